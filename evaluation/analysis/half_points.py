@@ -1,9 +1,9 @@
 """Proposals of half points for the headline's parts, fitted to people's votes.
 
-Each part of an image has a term, (distance / half point)², and the image's retention is
-1 / (1 + the sum of its terms). A half point that is too small by a factor f makes its terms too
-large by f², so one factor is fitted for each part's terms. The fit aims at two things: half of the
-people no longer use an image whose sum is 1, and people prefer the image with the smaller sum.
+The headline adds up one term per part, (distance / half point)². An image's retention is
+1 / (1 + the sum of the terms). If a half point is too small by a factor f, its terms are too large
+by f², so one factor per part is fitted to the terms. The fit has two aims: half of the people call
+an image unusable whose sum is 1, and people prefer the image with the smaller sum.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import numpy as np
 from evaluation.analysis.survival import Floats
 from evaluation.analysis.votes import Ballots, Bools, Share, enough, weighted_share
 
-#: A vote informs a part whose term is at least this share of the sum of one of its images.
+#: A vote counts for a part if the part's term is at least this share of the sum of a shown image.
 MIN_SHARE = 0.25
 # The prior: today's half points are right within a factor of two (one standard deviation). No
-# proposal changes them by more than a factor of four.
+# proposal changes a half point by more than a factor of four.
 PRIOR_SPREAD, LARGEST_FACTOR = math.log(2), math.log(4)
-# The prior of the slope of the curve of yes over the logarithm of the sum is wider.
+# The prior of the slope (its logarithm) of the share of yes over the logarithm of the sum.
 SLOPE, SLOPE_SPREAD = math.log(2), 1.0
-#: The folds of cross-validation over cases.
+#: The number of folds for cross-validation over cases.
 FOLDS = 5
-# Added to every sum: images that lost less than this all look new.
+# Added to every sum, because smaller sums cannot be told apart by eye.
 OFFSET = 0.02
 
 
 @dataclass(frozen=True)
 class VotesWithTerms:
-    """Votes of one kind, with a row of terms for each vote and a column for each part.
+    """Votes on pairs or on single images, with the terms of the shown images.
 
-    `first` and `second` have the terms of a pair's images; `second` is None for single images. A
-    part that does not apply to an image has the term 0.
+    `first` and `second` have the terms of a pair's images, one row per vote and one column per
+    part; `second` is None for single images. A part that does not apply to an image has the term 0.
     """
 
     ballots: Ballots
@@ -49,11 +49,14 @@ class VotesWithTerms:
 
     @property
     def target(self) -> Floats:
-        """Return 1 for usable or for a pair's first image, 0 for the opposite, 0.5 for neither."""
+        """Return each answer: 1 is usable or the first image, 0 the opposite, 0.5 "cannot say"."""
         return self.ballots.answer if self.second is None else (1 + self.ballots.answer) / 2
 
     def lead(self, factors: Floats) -> tuple[Floats, Floats]:
-        """Return each vote's lead of the first image (in log sums), and its gradient by part."""
+        """Return how far the first image is ahead (in log sums), and the gradient by part.
+
+        A single image is ahead if its sum is below 1.
+        """
         lead, slopes = _log_sum(self.first, factors)
         if self.second is None:
             return -lead, -slopes
@@ -61,7 +64,7 @@ class VotesWithTerms:
         return other - lead, other_slopes - slopes
 
     def informed_parts(self) -> Bools:
-        """Return which votes (rows) inform which parts (columns)."""
+        """Return which votes (rows) count for which parts (columns)."""
         sides = [self.first] if self.second is None else [self.first, self.second]
         shares = [side / (side.sum(axis=1, keepdims=True) + OFFSET) for side in sides]
         counted: Bools = (np.max(shares, axis=0) >= MIN_SHARE) & (self.weights > 0)[:, None]
@@ -77,7 +80,7 @@ def _log_sum(terms: Floats, factors: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class HalfPoint:
-    """A part's half point today, and as proposed by votes; None if they are too few."""
+    """A part's half point today and as fitted to votes; `proposed` is None with too few votes."""
 
     part: str
     today: float
@@ -87,7 +90,10 @@ class HalfPoint:
 
 @dataclass(frozen=True)
 class Refit:
-    """The proposed half points, and the agreement with votes on held-out cases."""
+    """The proposed half points, and the agreement with votes `before` and `after` the change.
+
+    The agreement `after` is measured on held-out cases.
+    """
 
     half_points: Sequence[HalfPoint]
     before: Share
@@ -100,9 +106,9 @@ class Refit:
 def refit(
     half_points: Mapping[str, float], single: VotesWithTerms, pairs: VotesWithTerms
 ) -> Refit | None:
-    """Return the proposal; None if no part has enough votes that inform it.
+    """Return the proposal; None if no part has enough votes.
 
-    `half_points` are today's, in the order of the terms' columns.
+    `half_points` has today's half points, in the order of the terms' columns.
     """
     kinds = [_decided(kind) for kind in (single, pairs)]
     informed = np.concatenate([kind.informed_parts() for kind in kinds])
@@ -125,7 +131,7 @@ def refit(
         factors = _fit(_only(kinds, ~held_out), free)
         after[held_out] = _agreement(_only(kinds, held_out), factors)
     weights = np.concatenate([kind.weights for kind in kinds])
-    # A share is between 0 and 1, so the gain, from -1 to 1, is scaled.
+    # The gain is between -1 and 1. It is mapped to 0..1, as `weighted_share` requires.
     shares = [
         weighted_share(values, weights, voters, cases)
         for values in (before, after, (1 + after - before) / 2)
@@ -149,7 +155,7 @@ def refit(
 
 
 def _decided(kind: VotesWithTerms) -> VotesWithTerms:
-    """Return the votes that have weight and an answer other than "cannot say"."""
+    """Return the votes with a positive weight and an answer other than "cannot say"."""
     return kind.only((kind.weights > 0) & (kind.target != 0.5))
 
 
@@ -164,7 +170,7 @@ def _only(kinds: Sequence[VotesWithTerms], rows: Bools) -> list[VotesWithTerms]:
 
 
 def _agreement(kinds: Sequence[VotesWithTerms], factors: Floats) -> Floats:
-    """Return the headline's agreement with each vote: 1, 0, or 0.5 for a tie."""
+    """Return for each vote whether the headline agrees: 1, 0, or 0.5 for a tie."""
     return np.concatenate(
         [
             np.where(lead == 0, 0.5, (lead > 0) == (kind.target > 0.5))
@@ -175,7 +181,7 @@ def _agreement(kinds: Sequence[VotesWithTerms], factors: Floats) -> Floats:
 
 
 def _fit(kinds: Sequence[VotesWithTerms], free: Bools) -> Floats:
-    """Return the logarithms of the fitted factors; 0 for a part that is not free."""
+    """Return the logarithms of the fitted factors. A part that is not `free` keeps its 0."""
     from scipy.optimize import minimize
 
     parts, free_places = len(free), np.flatnonzero(free)
@@ -183,7 +189,7 @@ def _fit(kinds: Sequence[VotesWithTerms], free: Bools) -> Floats:
     def loss(values: Floats) -> tuple[float, Floats]:
         factors, slopes = np.zeros(parts), values[len(free_places) :]
         factors[free_places] = values[: len(free_places)]
-        # Twice the spread, because terms have the square of the half point.
+        # Twice the spread, because a term contains the square of the half point.
         total = float(np.square(factors / (2 * PRIOR_SPREAD)).sum() / 2)
         gradient = factors / (2 * PRIOR_SPREAD) ** 2
         by_slope = []

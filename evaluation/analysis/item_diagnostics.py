@@ -1,4 +1,4 @@
-"""Diagnostics of cases across runs: hard, discriminating, ill-posed."""
+"""Diagnostics of cases across runs: difficulty, discrimination, ill-posed cases."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evaluation.analysis.survival import Floats
 from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 ILL_POSED, MISLEADING, TOO_EASY, TOO_HARD = "ill_posed", "misleading", "too_easy", "too_hard"
-MIN_RUNS = 3  # two runs may agree by chance
+MIN_RUNS = 3  # because two runs may agree by chance
 MIN_RUNS_CORRELATED = 5
-JUMP = 0.1  # retention lost at trip 1
-UNUSUAL = 2.0  # times the run's median jump: a poor model jumps on every case
-FLAT = 0.25  # largest later change, as a share of the jump
+JUMP = 0.1  # an ill-posed case loses at least this retention in trip 1,
+UNUSUAL = 2.0  # and this many times the run's median loss (a poor model loses much in every case),
+FLAT = 0.25  # and changes little later: at most by this share of the first loss
 MISLEADING_P = 0.01  # significance level: 300 cases give three false alarms
 
 
@@ -26,11 +26,12 @@ MISLEADING_P = 0.01  # significance level: 300 cases give three false alarms
 class CaseDiagnosis:
     """One case across runs.
 
-    `difficulty` is 1 - the mean share of usable trips. `discrimination` is the correlation across
-    runs between this case and the run's mean over the other cases; None with fewer than five runs
-    or without spread. `jump` is the smallest loss of any run at trip 1. Flags propose a review:
-    "ill_posed" (an unusual jump at trip 1 in every run, then no change), "misleading" (better
-    models do worse here), "too_easy", "too_hard".
+    `difficulty` is 1 - the mean share of usable trips. `discrimination` is the correlation, across
+    runs, of a run's result on this case with its mean over all other cases; None with fewer than
+    five runs or without spread. `jump` is the smallest loss in trip 1 of any run.
+
+    `flags` propose a review: "ill_posed" (every run loses unusually much in trip 1, then nothing
+    changes), "misleading" (better models are worse on this case), "too_easy", "too_hard".
     """
 
     image: str
@@ -62,7 +63,7 @@ def diagnose(
                 times = [event(chain, trips, threshold).time for chain in chains]
                 share[row, column] = np.mean(times) / trips
                 jump[row, column] = 1 - curve[1]
-                # The zeros after a break are flat too, but say nothing about the pair.
+                # After a chain broke, its zeros do not change either, but not because of the pair.
                 completed = all(chain.outcome == COMPLETED for chain in chains)
                 after[row, column] = np.abs(curve[1:] - curve[1]).max() if completed else np.inf
     ill_posed = _ill_posed(jump, after) if trips > 2 else np.zeros(len(cases), dtype=bool)

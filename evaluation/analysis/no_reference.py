@@ -1,8 +1,9 @@
-"""Sensitivity of no-reference metrics to wear in one run (Banana100's question).
+"""Do no-reference metrics notice the wear in a run? (The question of the Banana100 paper.)
 
-For each metric, the number of restored images of trips 5, 10 and 20 that it rates below the source,
-and below the first restored image. The latter follows the paper, so that cropping at the first step
-does not count. Curves show how its values change, trip by trip, while the image is lost.
+For each metric, the restored images of trips 5, 10 and 20 are counted that it rates below the
+source, and below the first restored image. The second count follows the paper and ignores what the
+first trip changes, such as cropping. Curves show the metric's values from trip to trip, together
+with the loss by the headline metric.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SOURCE, FIRST = "source", "first"
 
 @dataclass(frozen=True)
 class QualityChain:
-    """One chain: its case, values of no-reference metrics and retention."""
+    """One chain: its case, its values by no-reference metrics, its retention."""
 
     case: Any
     #: By metric: values of the source and each restored image; None if not measured.
@@ -37,7 +38,7 @@ class QualityChain:
     retention: Sequence[float]
 
     def pair(self, metric: str, begin: int, number: int) -> tuple[float, float] | None:
-        """Return the values of two images; None if one is missing."""
+        """Return the metric's values of images `begin` and `number`; None if one is missing."""
         values = self.quality.get(metric, ())
         if len(values) <= number:
             return None
@@ -46,14 +47,17 @@ class QualityChain:
 
 
 def reported_trips(trips: int) -> list[int]:
-    """Return the trips to report: those of Banana100 within the suite, and the last one."""
+    """Return the trips to report: the trips of Banana100 that the suite has, and the last trip."""
     return sorted({*(n for n in DELTAS if n <= trips), trips})
 
 
 def no_reference_numbers(
     chains: Sequence[QualityChain], trips: int, pinned: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the numbers on this run's restored images, for each pinned metric that was run."""
+    """Return the numbers for each no-reference metric of the run that measured a source.
+
+    `pinned` has the run's metrics with their versions.
+    """
     numbers = {}
     for name in no_reference_in_order(pinned):
         pin = pinned[name]
@@ -81,7 +85,7 @@ def no_reference_numbers(
 
 
 def _worn_by_retention(chains: Sequence[QualityChain]) -> list[dict[str, Any]]:
-    """Count, by range of retention, restored images judged and those called worn."""
+    """Count restored images by range of retention: those judged, and those judged worn."""
     answers = [
         (chain.retention[n - 1], value)
         for chain in chains
@@ -104,7 +108,7 @@ def _gain(scale: ValueScale, pair: tuple[float, float]) -> float:
 def _curves(
     name: str, scale: ValueScale, chains: Sequence[QualityChain], trips: int
 ) -> dict[str, list[float | None]]:
-    """Return the mean value, the gain since the source and the share lost, for n = 0..N."""
+    """Return, for n = 0..N, the mean value, the mean gain over the source and the mean loss."""
     value: list[float | None] = []
     gained: list[float | None] = []
     lost: list[float | None] = []
@@ -122,7 +126,7 @@ def _curves(
 def _count_rated(
     name: str, scale: ValueScale, chains: Sequence[QualityChain], begin: int, number: int
 ) -> dict[str, Any]:
-    """Count restored images rated worse and better than image `begin`, with the mean gain."""
+    """Count restored images rated worse and better than image `begin`; add the mean gain."""
     pairs = [pair for chain in chains if (pair := chain.pair(name, begin, number))]
     gains = [scale.gained(*pair) for pair in pairs]
     return {
@@ -136,7 +140,7 @@ def _count_rated(
 def _examples(
     name: str, scale: ValueScale, chains: Sequence[QualityChain], number: int
 ) -> dict[str, list[Any]]:
-    """Return the cases rated most above the source, and most below."""
+    """Return the cases whose restored image is rated furthest above the source, and below it."""
     gains: dict[Any, float] = {}
     for chain in chains:
         if pair := chain.pair(name, 0, number):

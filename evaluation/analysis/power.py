@@ -1,9 +1,9 @@
 """Power of a suite before it is played: the difference detected with 80 % probability.
 
-In the simulated data, the lifetime of a chain in trips is its model's median lifetime times
-log-normal factors: of the image and the pair for all models, of the image and the pair for this
-model only, and of the chain. The model's own factors limit the power. Their usual spread on the log
-of the lifetime is 0.2 to 0.3, so power is given for both ends.
+Chains are simulated. The lifetime of a chain in trips is the model's median lifetime times
+log-normal factors: of the image and of the pair for all models, of the image and of the pair for
+this model only, and of the chain. The factors of one model limit the power. The logarithms of these
+factors usually have a standard deviation of 0.2 to 0.3, so power is computed for both.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MAX_RATIO = 100.0
 class Lifetimes:
     """The distribution of lifetimes: the median in trips, and standard deviations of the log.
 
-    `image` and `pair` are shared by all models, `own_image` and `own_pair` belong to one model, and
-    `chain` is chance.
+    The factors `image` and `pair` are shared by all models. Each model has its own factors
+    `own_image` and `own_pair`. The factor `chain` is chance.
     """
 
     median: float
@@ -75,9 +75,10 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Power:
-    """The difference in usable trips that 80 % of boards detect, at both usual spreads.
+    """The difference in usable trips that 80 % of boards detect, for the two usual spreads.
 
-    None if a suite has too few images or pairs, or if no difference is large enough.
+    `models_alike` is for the small spread of a model's own factors, `models_differ` for the large
+    one. None if the suite has too few images or pairs, or if no difference is large enough.
     """
 
     models_alike: float | None
@@ -99,8 +100,8 @@ def detectable_difference(
 ) -> float | None:
     """Return the difference in usable trips of two models that 80 % of boards detect.
 
-    The two lifetimes are around 0.4 N, where usable trips spread most. `own` is the spread of one
-    model's own factors of images and pairs. The seed is fixed, so the result is reproducible.
+    The two lifetimes are around 0.4 N, where usable trips vary most. `own` is the spread of the
+    factors of one model. The seed is fixed, so the result is reproducible.
     """
     if not design.enough:
         return None
@@ -139,7 +140,7 @@ def difference(central: Lifetimes, ratio: float, trips: int) -> float:
 
 
 def _significance_factor(freedom: int, models: int, random: np.random.Generator) -> float:
-    """Return how many standard errors make a difference significant on a board of equal models."""
+    """Return the number of standard errors from which a difference on a board is significant."""
     drawn = random.standard_normal((DRAWS, models))
     largest = np.ptp(drawn, axis=1) / math.sqrt(2) / t_scale(random, freedom, DRAWS)
     return float(np.quantile(largest, CONFIDENCE))

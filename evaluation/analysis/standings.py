@@ -329,7 +329,7 @@ def _equal_jpeg_quality(chains: Sequence[MeasuredChain], number: int) -> float |
     """Return the JPEG quality whose loss equals the loss after n trips, as the median of chains.
 
     None means that the loss is larger than at JPEG quality 1. A broken chain counts as such a loss.
-    Chains with the outcome "lost" are left out.
+    Interrupted chains are left out.
     """
     qualities = []
     for chain in chains:

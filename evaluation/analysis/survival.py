@@ -24,13 +24,13 @@ Floats = NDArray[np.float64]
 
 
 def case_weights(cases: Sequence[Case]) -> Floats:
-    """Return a weight for each case; weights sum to 1, equally over categories."""
+    """Return the weight of each case. All weights sum to 1, and each category has an equal part."""
     sizes = Counter(case.category for case in cases)
     return np.array([1 / len(sizes) / sizes[case.category] for case in cases])
 
 
 def chain_weights(chains: Sequence[ChainResult]) -> Floats:
-    """Return a weight for each chain; the repeats of a case share the case's weight."""
+    """Return the weight of each chain; the repeats of a case share the case's weight."""
     cases = [chain.case for chain in chains]
     repeats = Counter(cases)
     weight = dict(zip(repeats, case_weights(list(repeats)), strict=True))
@@ -46,15 +46,15 @@ def by_category(chains: Sequence[ChainResult]) -> Mapping[str, NDArray[np.intp]]
 
 
 def order_by_time(times: Floats, ended: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the indices of chains by time; at equal times, ended before censored chains."""
+    """Return the indices of chains by time; at equal times, censored chains are last."""
     return np.lexsort((~ended, times))
 
 
 def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
     """Return the drop of the Kaplan-Meier curve at each chain, for each row of weights.
 
-    Chains must be in `order_by_time`. Libraries take one row of weights at a time, whereas
-    pseudo-values need many, and importing scipy would cost every web process 60 MB.
+    Chains must be in `order_by_time`. Written out, because libraries take only one row of weights at
+    a time and pseudo-values need many, and because scipy would take 60 MB in every web process.
     """
     at_risk = np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
     hazard = np.where(ended, weights, 0.0)
@@ -66,7 +66,7 @@ def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
 
 
 def half_life(ends: Floats, survival: Floats) -> float | None:
-    """Return the first end after which at most half survive; None if more than half do."""
+    """Return the first of `ends` after which at most half survive; None if more than half last."""
     # Kaplan-Meier multiplies fractions: 3/4 x 2/3 must still count as one half.
     reached = np.flatnonzero(survival <= 0.5 + TOLERANCE)
     return float(ends[reached[0]]) if reached.size else None
@@ -76,8 +76,8 @@ def half_life(ends: Floats, survival: Floats) -> float | None:
 class Survival:
     """The mean survival curve of chains, stored as its drops in order of time.
 
-    Each drop has the time of a chain's end and its cause, as an index in `CAUSES`. The share left
-    after all drops is usable at `trips`.
+    Each drop has the time of a chain's end, and its cause as an index in `CAUSES`. The share that
+    remains after all drops is still usable after `trips` trips.
     """
 
     trips: int
@@ -87,14 +87,14 @@ class Survival:
 
     @classmethod
     def of(cls, chains: Sequence[ChainResult], events: Sequence[Event], trips: int) -> Self:
-        """Return the survival of played chains, given the event of each."""
+        """Return the survival of played chains, given their ends."""
         return cls.by_threshold(chains, [events], trips)[0]
 
     @classmethod
     def by_threshold(
         cls, chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
     ) -> list[Self]:
-        """Return the survival of played chains for each threshold's `events`."""
+        """Return the survival of played chains at each threshold, given their ends there."""
         weights = chain_weights(chains)
         categories = by_category(chains).values()
         number = {cause: index for index, cause in enumerate(CAUSES)}
@@ -118,18 +118,18 @@ class Survival:
         return np.clip(1 - fallen[np.searchsorted(self.times, when, side="right")], 0, 1)
 
     def usable_trips(self, until: float | Floats) -> Floats:
-        """Return the area under the curve up to each time, the restricted mean."""
+        """Return the area under the curve up to each time (the restricted mean lifetime)."""
         lasting = 1 - self.drops.sum()
         fallen = np.vecdot(np.minimum.outer(until, self.times), self.drops)
         return np.asarray(fallen + lasting * until)
 
     @property
     def half_life(self) -> float | None:
-        """Return the time by which half of the cases have ended; None if more than half last."""
+        """Return the time by which half of the cases have ended; None if fewer have."""
         return half_life(self.times, 1 - np.cumsum(self.drops))
 
     def incidence(self, when: Floats) -> dict[str, Floats]:
-        """Return the share ended by each time, for each cause that occurred."""
+        """Return, for each cause that occurred, the share that it ended by each time."""
         present = set(self.causes.tolist())
         shares = {}
         for index, cause in enumerate(CAUSES):
@@ -140,7 +140,7 @@ class Survival:
         return shares
 
     def steps(self) -> tuple[list[float], list[float]]:
-        """Return the curve as steps for drawing: times, and the usable share from each on."""
+        """Return the curve as steps for a chart: times, and the share usable from each time on."""
         grid = np.unique(np.append(0.0, self.times))
         shares = self.at(grid)
         return [*grid.tolist(), float(self.trips)], [*shares.tolist(), float(shares[-1])]

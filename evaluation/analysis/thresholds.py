@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-#: The threshold of numbers that do not state another one.
+#: Numbers without a stated threshold are computed at this one.
 DEFAULT_THRESHOLD = 0.5
-#: The thresholds at which standings are computed; the default is one of them.
+#: Standings are computed at these thresholds.
 THRESHOLDS = (0.25, 0.5, 0.75)
 
-#: Names in everyday words, meant for the headline; other metrics have the same thresholds.
+#: Everyday names of the thresholds, chosen for the headline metric and used for every metric.
 NAMES = {0.25: "unusable", 0.5: "clearly damaged", 0.75: "slightly worn"}
 
 
 def named(threshold: float = DEFAULT_THRESHOLD) -> str:
-    """Return the state of an image below the threshold: "clearly damaged"."""
+    """Return the name for an image below the threshold, such as "clearly damaged"."""
     return NAMES.get(threshold) or f"below {threshold:.0%}".replace("%", "\u00a0%")
 
 
 def state(retention: float) -> str:
-    """Return the state of an image with this retention: "as new", "slightly worn"."""
+    """Return the name for an image with this retention, such as "as new" or "slightly worn"."""
     return next((NAMES[n] for n in sorted(NAMES) if retention < n), "as new")
 
 
 def other_names() -> str:
-    """List the names of the other thresholds: "slightly worn or unusable"."""
+    """Return the names of all thresholds except the default: "slightly worn or unusable"."""
     *first, last = (named(n) for n in sorted(THRESHOLDS, reverse=True) if n != DEFAULT_THRESHOLD)
     return f"{', '.join(first)} or {last}"
 
@@ -33,5 +33,5 @@ def fraction(threshold: float = DEFAULT_THRESHOLD) -> str:
 
 
 def life(threshold: float = DEFAULT_THRESHOLD) -> str:
-    """Return the label of the time to a threshold: "Half-life", "Trips to unusable"."""
+    """Return the label of the time to a threshold: "Half-life" or "Trips to unusable"."""
     return "Half-life" if threshold == 0.5 else f"Trips to {named(threshold)}"

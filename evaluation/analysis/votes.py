@@ -524,7 +524,7 @@ def _curves(
     """Return each chain with the share of yes instead of a metric's retention.
 
     Isotonic regression makes the shares fall from trip to trip. Between judged trips they are
-    interpolated. After the last judged trip the chain is censored, as chains with outcome LOST are.
+    interpolated. After the last judged trip the chain is censored, like an interrupted chain.
     """
     from scipy.optimize import isotonic_regression
 
