@@ -129,19 +129,19 @@ def _crossed(
 def _difference(estimate: float, error: float | None, freedom: int, cases: int) -> Difference:
     if error is None:
         return Difference(estimate, None, None)
-    reach = t_quantile((1 + CONFIDENCE) / 2, freedom) * error
-    bounds = Interval(estimate - reach, estimate + reach)
-    return Difference(estimate, bounds, _more_cases(estimate, error, reach, cases))
+    half_width = t_quantile((1 + CONFIDENCE) / 2, freedom) * error
+    bounds = Interval(estimate - half_width, estimate + half_width)
+    return Difference(estimate, bounds, _more_cases(estimate, error, half_width, cases))
 
 
-def _more_cases(estimate: float, error: float, reach: float, cases: int) -> int | None:
+def _more_cases(estimate: float, error: float, half_width: float, cases: int) -> int | None:
     """Return the number of additional cases for `Difference.more_cases`.
 
     If n cases give a standard error of s, n' cases give s * sqrt(n / n').
     """
     if abs(estimate) <= TOLERANCE:
         return None
-    if abs(estimate) > reach:
+    if abs(estimate) > half_width:
         return 0
     normal = NormalDist()
     required_errors = normal.inv_cdf((1 + CONFIDENCE) / 2) + normal.inv_cdf(POWER)

@@ -75,7 +75,7 @@ def edit_quality(ratings: Sequence[Rating]) -> EditQuality | None:
     low = high = None
     if design.enough:
         (error,) = design.standard_errors(scores, BEST).tolist()
-        reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * error
-        if math.isfinite(reach):
-            low, high = max(0.0, score - reach), min(BEST, score + reach)
+        half_width = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * error
+        if math.isfinite(half_width):
+            low, high = max(0.0, score - half_width), min(BEST, score + half_width)
     return EditQuality(score, low, high, len(cases), judge)

@@ -205,8 +205,8 @@ def _fit(kinds: Sequence[VotesWithTerms], free: Bools) -> Floats:
             by_slope.append(float(off @ lead) + (slope - SLOPE) / SLOPE_SPREAD**2)
         return total, np.concatenate([gradient[free_places], by_slope])
 
-    reach = (-2 * LARGEST_FACTOR, 2 * LARGEST_FACTOR)
-    limits = [reach] * len(free_places) + [(SLOPE - 3, SLOPE + 3)] * len(kinds)
+    factor_bounds = (-2 * LARGEST_FACTOR, 2 * LARGEST_FACTOR)
+    limits = [factor_bounds] * len(free_places) + [(SLOPE - 3, SLOPE + 3)] * len(kinds)
     start = np.concatenate([np.zeros(len(free_places)), np.full(len(kinds), SLOPE)])
     best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits).x
     factors = np.zeros(parts)

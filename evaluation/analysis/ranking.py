@@ -51,24 +51,24 @@ class Bounds:
         scale_end[[0, 2]] = trips, 0
         means = design.mean(columns)
         t = t_quantile((1 + CONFIDENCE) / 2, design.freedom)
-        reach = t * design.standard_errors(columns, scale_end)
+        half_width = t * design.standard_errors(columns, scale_end)
         ends = slice(trips + 3, None)
-        (usable, auc, *curve) = zip(means.tolist(), reach.tolist(), strict=True)
+        (usable, auc, *curve) = zip(means.tolist(), half_width.tolist(), strict=True)
         return cls(
-            half_life=half_life_interval(values.ends, means[ends], reach[ends]),
+            half_life=half_life_interval(values.ends, means[ends], half_width[ends]),
             usable_trips=_within(*usable, least=0.0, most=float(trips)),
             auc=_within(*auc, least=0.0),
             curve=tuple(_within(*pair) for pair in curve[: trips + 1]),
         )
 
 
-def half_life_interval(ends: Floats, survival: Floats, reach: Floats) -> Interval:
+def half_life_interval(ends: Floats, survival: Floats, half_width: Floats) -> Interval:
     """Return the interval of times at which the band around the survival curve contains 0.5.
 
-    The curve falls only at the times `ends`. The band is `survival` plus and minus `reach`.
+    The curve falls only at the times `ends`. The band is `survival` plus and minus `half_width`.
     """
-    touched = np.flatnonzero(survival - reach <= 0.5 + TOLERANCE)
-    above = np.flatnonzero(survival + reach >= 0.5 - TOLERANCE)
+    touched = np.flatnonzero(survival - half_width <= 0.5 + TOLERANCE)
+    above = np.flatnonzero(survival + half_width >= 0.5 - TOLERANCE)
     # The upper bound is the time at which the whole band falls below 0.5.
     below = above[-1] + 1 if above.size else 0
     return Interval(
@@ -78,11 +78,11 @@ def half_life_interval(ends: Floats, survival: Floats, reach: Floats) -> Interva
 
 
 def _within(
-    value: float, reach: float, least: float = -math.inf, most: float = 1.0
+    value: float, half_width: float, least: float = -math.inf, most: float = 1.0
 ) -> Interval | None:
-    if not math.isfinite(value + reach):
+    if not math.isfinite(value + half_width):
         return None
-    return Interval(max(least, value - reach), min(most, value + reach))
+    return Interval(max(least, value - half_width), min(most, value + half_width))
 
 
 @dataclass(frozen=True)

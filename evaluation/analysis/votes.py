@@ -84,8 +84,8 @@ def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> 
         size / (size - 1) * float(np.square(np.bincount(codes, deviations)).sum())
         for codes, size in zip(groups, sizes, strict=True)
     )
-    reach = t_quantile((1 + CONFIDENCE) / 2, min(sizes) - 1) * math.sqrt(variance)
-    return Share(share, max(0.0, share - reach), min(1.0, share + reach), len(values))
+    half_width = t_quantile((1 + CONFIDENCE) / 2, min(sizes) - 1) * math.sqrt(variance)
+    return Share(share, max(0.0, share - half_width), min(1.0, share + half_width), len(values))
 
 
 def bootstrap(
@@ -495,10 +495,12 @@ def usable_trips_by_votes(
         columns = np.column_stack([values.usable, values.survival])
         variances = np.square(design.standard_errors(columns, scale_end))
         variances += np.var(drawn, axis=0) if drawn else 0.0
-        reach = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * np.sqrt(variances)
-        low = max(0.0, usable - float(reach[0]))
-        high = min(float(trips), usable + float(reach[0]))
-        half_life_bounds = half_life_interval(values.ends, design.mean(values.survival), reach[1:])
+        half_width = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * np.sqrt(variances)
+        low = max(0.0, usable - float(half_width[0]))
+        high = min(float(trips), usable + float(half_width[0]))
+        half_life_bounds = half_life_interval(
+            values.ends, design.mean(values.survival), half_width[1:]
+        )
     voters_with_weight = {voter for voter in voters if voter_weights[row_by_voter[voter]] > 0}
     return UsableTripsByVotes(
         usable_trips=usable,

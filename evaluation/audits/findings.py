@@ -29,7 +29,7 @@ Values = npt.NDArray[np.float32]
 #: Marks are searched in copies of this size (longer side), because detail does not matter.
 SIDE = 256
 #: A mark is searched within this distance of where it was painted, as a share of SIDE.
-MOVED = 0.03
+MAX_SHIFT = 0.03
 #: Retention is measured by the first of these metrics that runs here.
 METRICS = ("lpips", "ssim")
 #: The limit of cold audits was measured with this metric; without it, cold audits are not judged.
@@ -172,15 +172,15 @@ def locate_mark(touch: Touch, restored: Image.Image, answer: Image.Image) -> tup
     pair = registered(unaligned(restored.resize(size, Image.Resampling.BOX), fit(answer, size)))
     sigma = 0.01 * SIDE
     excess = cv2.GaussianBlur((pair.after - pair.before) * pair.inside[..., None], (0, 0), sigma)
-    reach = range(-round(MOVED * SIDE), round(MOVED * SIDE) + 1, 2)
+    shifts = range(-round(MAX_SHIFT * SIDE), round(MAX_SHIFT * SIDE) + 1, 2)
     candidates = []
     for operator in touch.operators_to_try:
         mark = cv2.GaussianBlur(touch.mark_difference(size, operator), (0, 0), sigma)
         energy = float(np.square(mark).sum())
         shares = [
             float((np.roll(mark, (rows, columns), (0, 1)) * excess).sum()) / energy
-            for rows in reach
-            for columns in reach
+            for rows in shifts
+            for columns in shifts
         ]
         candidates.append((max(shares), operator))
     return max(candidates, key=lambda candidate: candidate[0])

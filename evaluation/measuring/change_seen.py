@@ -48,7 +48,7 @@ TOP_TO_MEDIAN = 5.0
 GRAIN = 0.5
 # Global pairs: the least change, as a multiple of the model's drift and as an absolute value.
 DRIFTS = 3.0
-MOVED = 0.02
+MIN_MOVE = 0.02
 BAND = 256  # rows
 
 
@@ -89,7 +89,7 @@ def drift(before: Image.Image, after: Image.Image) -> float:
 
 def moved_enough(distance: float, identity_drift: float) -> bool:
     """Return True if a global edit changed the image much more than the model's drift does."""
-    return distance > DRIFTS * identity_drift and distance >= MOVED
+    return distance > DRIFTS * identity_drift and distance >= MIN_MOVE
 
 
 def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen:

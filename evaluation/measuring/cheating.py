@@ -22,12 +22,12 @@ from evaluation.metrics.psnr import mse
 SAME = 10**-4.8
 # With a larger error (below 30 dB), an image has lost detail that no edit can restore. If the error
 # then falls below the share JUMP of itself, the model did not get there by editing.
-LOST = 10**-3.0
+DAMAGED = 10**-3.0
 JUMP = 0.25
 # Two hashes of 256 bits belong to copies of one image if they differ in at most so many bits. In
 # the 105 shipped images, JPEG 75, WebP 80 and resizing by 0.25-1.5 change up to 15 bits; JPEG 30
 # and a change of brightness by 10 % up to 33. Two different images differ in 59 bits or more.
-NEAR = 32
+MAX_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def signs(errors: Iterable[EditErrors], pair: EditPair) -> list[Sign]:
             # After one trip a good editor may be this close; after more trips no honest one is.
             if error <= SAME and edit.number > 1:
                 sign("returned the source", f"trip {edit.number} returned the source image itself")
-            elif last_error > LOST and error < JUMP * last_error:
+            elif last_error > DAMAGED and error < JUMP * last_error:
                 sign(
                     "jumped back",
                     f"the error against the source fell from {last_error:.4f} to {error:.4f}",
@@ -93,7 +93,7 @@ def repeated_answers(answers: Mapping[str, Iterable[EncodedImage]]) -> list[tupl
     return [
         (first, second)
         for first, second in combinations(sorted(hashes), 2)
-        if any(a - b <= NEAR for a in hashes[first] for b in hashes[second])
+        if any(a - b <= MAX_BITS for a in hashes[first] for b in hashes[second])
     ]
 
 

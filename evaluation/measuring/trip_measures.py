@@ -147,7 +147,7 @@ def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSee
 
 
 #: Detections of lower confidence are not counted.
-SURE = 0.2
+MIN_CONFIDENCE = 0.2
 #: Reads an image of a chain by case, repeat, trip and step: 0 for the starting image of the trip,
 #: k for the answer to its k-th step. None if the chain ended before that step.
 ReadStep = Callable[[Case, int, int, int], EncodedImage | None]
@@ -216,7 +216,9 @@ def _count(
 
     def detected(image: EncodedImage) -> Counter[str]:
         detections = detector().things(image.decoded)
-        return Counter(detection.name for detection in detections if detection.sure >= SURE)
+        return Counter(
+            detection.name for detection in detections if detection.confidence >= MIN_CONFIDENCE
+        )
 
     kinds, in_source = {thing for thing, _ in things.values()}, detected(source)
     for position, row in enumerate(rows, start=1):

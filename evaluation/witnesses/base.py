@@ -98,9 +98,9 @@ class AmountWitness(Witness):
     """A witness that measures the amount of a thing in an image."""
 
     #: By thing: the smallest increase that counts as an edit.
-    rise: ClassVar[Mapping[str, float]]
+    min_increase: ClassVar[Mapping[str, float]]
     #: By thing: with a larger amount in the source, an addition cannot be detected.
-    already: ClassVar[Mapping[str, float]] = {}
+    max_in_source: ClassVar[Mapping[str, float]] = {}
 
     def __init__(self) -> None:
         self._amounts = LruCache[float | None](CACHED_IMAGES)
@@ -115,7 +115,7 @@ class AmountWitness(Witness):
 
     def limit(self, thing: str) -> float:
         """Return the smallest increase that counts as an edit."""
-        return self.rise[thing]
+        return self.min_increase[thing]
 
     def examine(self, trip: TripToJudge) -> Evidence | None:
         thing = self.thing(trip.pair)
@@ -127,7 +127,7 @@ class AmountWitness(Witness):
         if None in amounts:
             return None
         source, before, edited, *rest = (amount for amount in amounts if amount is not None)
-        if source > self.already.get(thing, math.inf):
+        if source > self.max_in_source.get(thing, math.inf):
             return None
         limit = self.limit(thing)
         made, undone = edited - before >= limit, None

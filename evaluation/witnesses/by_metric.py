@@ -60,7 +60,7 @@ class ImageNetClasses(AmountWitness):
     weights = "imagenet"
     uses_metric = "imagenet"
     modules = ImageNet.modules
-    rise = dict.fromkeys(CLASSES, 1.0)
+    min_increase = dict.fromkeys(CLASSES, 1.0)
 
     def thing(self, pair: EditPair) -> str | None:
         thing = requested_thing(pair, self.name) or requested_thing(pair, "detector")
@@ -104,7 +104,7 @@ def crop_to_footprint(image: Image.Image, footprint: Mask | None) -> Image.Image
 
 # The smallest cosine that papers report for edits in good data sets; an unedited image has about 0.
 # CLIP's weights are not shipped, so the error rate was not measured and no chain is ended by it.
-TOWARDS = 0.1
+MIN_COSINE = 0.1
 
 
 class ClipDirection(Witness):
@@ -128,11 +128,11 @@ class ClipDirection(Witness):
         forward = self.metric.direction(trip.before.decoded, trip.edited.decoded, before, after)
         # An unchanged image has no direction and counts as 0.
         amounts: tuple[float, ...] = (forward or 0.0,)
-        made, undone = amounts[0] >= TOWARDS, None
+        made, undone = amounts[0] >= MIN_COSINE, None
         if made and trip.restored:
             back = self.metric.direction(trip.edited.decoded, trip.restored.decoded, after, before)
             amounts = (*amounts, back or 0.0)
-            undone = amounts[1] >= TOWARDS
+            undone = amounts[1] >= MIN_COSINE
         return Evidence(self.name, self.version, after, made, undone, gates=False, amounts=amounts)
 
     @cached_property

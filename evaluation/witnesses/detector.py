@@ -47,7 +47,7 @@ class Detection:
     """A detected thing: class, confidence, and box in fractions of the image."""
 
     name: str
-    sure: float
+    confidence: float
     box: Box
 
     @property
@@ -92,7 +92,7 @@ class Detector:
                 min(1.0, (row * CELL + bottom) / SIDE),
             )
             things.append(Detection(NAMES[kind], float(planes[0, kind, row, column]), box))
-        return _once_each(sorted(things, key=lambda thing: -thing.sure))
+        return _once_each(sorted(things, key=lambda thing: -thing.confidence))
 
 
 def _once_each(things: Sequence[Detection]) -> list[Detection]:
@@ -135,27 +135,29 @@ class CocoDetector(AmountWitness):
     )
     weights = WEIGHTS
     modules = {"torch": "torch"}
-    rise = dict.fromkeys(NAMES, 0.2)
+    min_increase = dict.fromkeys(NAMES, 0.2)
 
     def thing(self, pair: EditPair) -> str | None:
         thing = requested_thing(pair, self.name) or requested_thing(pair, "imagenet") or pair.object
         return thing if thing in NAMES else None
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
-        return sum(detected.sure for detected in detector().things(image) if detected.name == thing)
+        return sum(
+            detected.confidence for detected in detector().things(image) if detected.name == thing
+        )
 
     def examine(self, trip: TripToJudge) -> Evidence | None:
         evidence = super().examine(trip)
         return evidence if evidence and evidence.made else None
 
 
-# From confidence SURE on, a thing in the source is expected in the restored image. There, anything
-# at its position with confidence PRESENT is enough.
-SURE, PRESENT = 0.45, 0.15
+# From SOURCE_CONFIDENCE on, a thing in the source is expected in the restored image. There, anything
+# at its position with RESTORED_CONFIDENCE is enough.
+SOURCE_CONFIDENCE, RESTORED_CONFIDENCE = 0.45, 0.15
 # Two boxes count as the same position from this overlap on.
 OVERLAP = 0.3
 # Things smaller than this share of the image are ignored, as they are detected unreliably.
-LEAST_AREA = 0.01
+MIN_AREA = 0.01
 
 
 class Rest(Witness):
@@ -174,8 +176,8 @@ class Rest(Witness):
         expected = [
             thing
             for thing in detector().things(trip.source.decoded)
-            if thing.sure >= SURE
-            and thing.area >= LEAST_AREA
+            if thing.confidence >= SOURCE_CONFIDENCE
+            and thing.area >= MIN_AREA
             and not _is_in_edit(thing, trip.subject.footprint)
             and thing.name != trip.pair.object
         ]
@@ -200,7 +202,7 @@ class Rest(Witness):
 
 def _is_same(one: Detection, other: Detection) -> bool:
     """Return True if `other` is at the position of `one`; their classes may differ."""
-    return other.sure >= PRESENT and overlap(one, other) >= OVERLAP
+    return other.confidence >= RESTORED_CONFIDENCE and overlap(one, other) >= OVERLAP
 
 
 def _is_in_edit(one: Detection, footprint: Mask | None) -> bool:

@@ -55,8 +55,8 @@ class FaceParsing(AmountWitness):
     modules = {"torch": "torch"}
     gates = frozenset({"glasses", "sunglasses", "hat", "cap", "beanie"})
     # Mean probabilities over the crop; earrings and necklaces are small.
-    rise = {"glasses": 0.0045, "hat": 0.015, "earrings": 0.001, "necklace": 0.0006}
-    already = {"glasses": 0.015, "hat": 0.06, "earrings": 0.01, "necklace": 0.01}
+    min_increase = {"glasses": 0.0045, "hat": 0.015, "earrings": 0.001, "necklace": 0.0006}
+    max_in_source = {"glasses": 0.015, "hat": 0.06, "earrings": 0.01, "necklace": 0.01}
 
     def thing(self, pair: EditPair) -> str | None:
         thing = requested_thing(pair, self.name) or KINDS.get(pair.object)

@@ -20,13 +20,13 @@ class Reader(AmountWitness):
     can = "horizontal words in Latin letters, as large as a headline"
     cannot = "small print, handwriting, rotated letters or letters in perspective"
     weights, modules = TextReader.weights, TextReader.modules
-    rise = {"words": 0.4}
+    min_increase = {"words": 0.4}
 
     def thing(self, pair: EditPair) -> str | None:
         return requested_thing(pair, self.name)
 
     def limit(self, thing: str) -> float:
-        return self.rise["words"]
+        return self.min_increase["words"]
 
     def amount(self, image: Image.Image, thing: str, trip: TripToJudge) -> float | None:
         return likeness(thing, text_reader().lines(image))

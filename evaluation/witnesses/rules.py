@@ -30,7 +30,7 @@ class Hue(AmountWitness):
     can = "whether the whole image became inverted, grey, warmer, darker or more vivid"
     cannot = "the colour of one thing in the image"
     modules = {"skimage": "scikit-image"}
-    rise = {
+    min_increase = {
         "inverted": 1.0,
         "swapped": 1.0,
         "opposite": 1.0,
@@ -44,7 +44,7 @@ class Hue(AmountWitness):
         "dark": 0.05,
     }
     #: More brown cannot be detected in a brown source.
-    already = {"brown": 0.7}
+    max_in_source = {"brown": 0.7}
 
     def thing(self, pair: EditPair) -> str | None:
         thing = requested_thing(pair, self.name)
@@ -144,9 +144,9 @@ AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
 
 # Amounts are from -1 (like the image before) to 1 (like the exactly moved image); the average of
 # both images has 0. An edit counts as made from this amount on.
-MOVED = 0.3
+MIN_AMOUNT = 0.3
 # If the operator leaves an image this similar to itself, there is no evidence.
-ALIKE = 0.9
+MAX_LIKENESS = 0.9
 WORDS = {
     "flip_horizontal": "flipped left to right",
     "flip_vertical": "flipped upside down",
@@ -172,15 +172,15 @@ class Geometry(Witness):
         before = _detail(trip.before.decoded)
         moved = _detail(operators.apply(trip.pair.operator, trip.before.decoded))
         alike = _likeness(before, moved)
-        if alike > ALIKE:
+        if alike > MAX_LIKENESS:
             return None
         images = [trip.before, trip.edited, *([trip.restored] if trip.restored else [])]
         amounts = tuple(
             (_likeness(cells, moved) - _likeness(cells, before)) / (1 - alike)
             for cells in (_detail(image.decoded) for image in images)
         )
-        made = amounts[1] >= MOVED
-        undone = amounts[2] < MOVED if made and trip.restored else None
+        made = amounts[1] >= MIN_AMOUNT
+        undone = amounts[2] < MIN_AMOUNT if made and trip.restored else None
         gates = trip.pair.operator in self.gates
         return Evidence(self.name, self.version, thing, made, undone, gates, amounts)
 

@@ -27,7 +27,7 @@ from evaluation.measuring.subject import chain_subject
 from evaluation.metrics.base import Subject
 from evaluation.testing.drifts import Drift, as_jpeg, noisy
 from evaluation.witnesses import Panel, TripToJudge
-from evaluation.witnesses.detector import LEAST_AREA, SURE, detector
+from evaluation.witnesses.detector import MIN_AREA, SOURCE_CONFIDENCE, detector
 
 #: The drawings of worn things that may end a chain.
 WORN_THINGS = ("glasses", "sunglasses", "hat", "cap", "beanie")
@@ -232,7 +232,11 @@ def _erased(image: Image.Image) -> Image.Image | None:
     """Inpaint the most confidently detected thing; None without a thing of moderate size."""
     import cv2
 
-    things = (t for t in detector().things(image) if t.sure >= SURE and LEAST_AREA <= t.area <= 0.3)
+    things = (
+        t
+        for t in detector().things(image)
+        if t.confidence >= SOURCE_CONFIDENCE and MIN_AREA <= t.area <= 0.3
+    )
     thing = next(things, None)
     if thing is None:
         return None
