@@ -59,7 +59,7 @@ def configure(options: dict[str, Any]) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,  # before scrub, because errors quote values
+        structlog.processors.format_exc_info,  # before `scrub`, because tracebacks quote values
         scrub,
     ]
     renderer: Any = (

@@ -355,7 +355,7 @@ MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
 LEASE_SECONDS = 30.0
 #: After this time a job lets other runs in its queue continue.
 TURN_SECONDS = 60.0
-#: How often each worker enqueues work whose job was lost.
+#: Seconds between two sweeps, in which each worker enqueues work whose job was lost.
 SWEEP_SECONDS = 30.0
 # File with the progress of installing scoring packages; `manage.py up` sets it for its processes.
 SCORING_STATE = env("SCORING_STATE", default="")

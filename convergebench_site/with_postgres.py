@@ -1,7 +1,7 @@
 """Run a command with a temporary PostgreSQL server in DATABASE_URL.
 
-Usage: `python -m convergebench_site.with_postgres COMMAND ...`. The server comes from a wheel and
-needs neither root nor an installation.
+Usage: `python -m convergebench_site.with_postgres COMMAND ...`. The server is part of a wheel, so
+it needs neither root nor an installation.
 """
 
 from __future__ import annotations

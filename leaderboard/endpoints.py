@@ -71,8 +71,8 @@ def rule_options() -> dict[str, Any]:
 def check_key_destination(editor: str, options: Mapping[str, Any]) -> None:
     """Check that a model's options send the provider's key to that provider only.
 
-    Admins who edit models may not read the key, which is in the environment. Operators who set
-    the key can allow more hosts with PROVIDER_HOSTS. Raises EditorError.
+    The key is in the environment, and admins who edit models must not be able to read it.
+    Operators, who set the key, can allow more hosts with PROVIDER_HOSTS. Raises EditorError.
     """
     url = options.get("base_url")
     kind = editor_class(editor)
@@ -117,7 +117,7 @@ def count_submission(email: str, address: str | None, url: str) -> str | None:
 
 
 def uncount_submission(submission: Submission) -> None:
-    """Remove a submission whose test failed from the daily quota."""
+    """Give back the quota of a submission, because its test failed."""
     subjects = _subjects(submission.email, submission.remote_address, submission.endpoint_url)
     Use.objects.give_back("submission", subjects)
 

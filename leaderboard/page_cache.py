@@ -71,7 +71,7 @@ class PageCache:
         options = None if settings.DEBUG or _is_personal(request) else _options(request.path_info)
         if options is None:
             return self.get_response(request)
-        request.get_host()  # raises for a foreign host, also if the page is cached
+        request.get_host()  # raises for a foreign host, even if the page is cached
         key = _key(request, options)
         gzipped = "gzip" in request.headers.get("Accept-Encoding", "")
         entry: Entry | None = cache.get(f"{key}:{gzipped}")
@@ -108,7 +108,7 @@ def _options(path: str) -> CacheOptions | None:
 
 
 def _key(request: HttpRequest, options: CacheOptions) -> str:
-    # Views read the last value of a parameter; repeating a parameter makes no new page.
+    # Views read only the last value of a repeated parameter, so the key contains only that value.
     values = [request.GET.get(name) for name in options.parameters] if request.GET else []
     # Unknown parameters change nothing but the header for search engines. The host is left out:
     # pages link to the site by its configured name, and visitors can invent host names.

@@ -1,7 +1,7 @@
 """Import of published numbers: single figures, and the table of edit-converge-bench.
 
 Charts show figures as lines for context. The rows of github.com/Qianli-ion/edit-converge-bench
-were published without images: they become a separate suite, which is shown with its source and
+were published without images. They become a separate suite, which is shown with its source and
 never ranked. Faults in the table are reported on import and in the suite's description.
 """
 

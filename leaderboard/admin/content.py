@@ -39,7 +39,7 @@ from leaderboard.models.suites import Category, Curation, Kind
 
 
 class AnnotationsWidget(forms.Textarea):
-    """The annotations as JSON, below the image they are drawn on."""
+    """The annotations as JSON, below the image on which a curator draws them."""
 
     template_name = "admin/leaderboard/sourceimage/annotations.html"
     image: StoredImage | None = None

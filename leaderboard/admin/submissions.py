@@ -243,7 +243,7 @@ class ContributedRunAdmin(admin.ModelAdmin):
     readonly_fields = fields
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # contributors use the form, operators `import_results bundle`
+        return False  # contributors use the form; operators use `import_results bundle`
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False  # withdrawn runs are deleted after 30 days

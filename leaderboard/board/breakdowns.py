@@ -119,7 +119,7 @@ def longest(by_scope: dict[str, dict[int, Standing]], trips: int) -> float:
 def shade(time: float, longest: float) -> int:
     """Return a shade from 0 (lightest) to SHADES - 1.
 
-    The square root gives more shades to short half-lives, which are the most common.
+    The square root gives more shades to short half-lives, which are most frequent.
     """
     return min(SHADES - 1, int(SHADES * (max(0, time) / longest) ** 0.5))
 

@@ -41,8 +41,8 @@ MAX_LAST_RETENTION = 0.6
 def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
     """Return the clearest example of the first row with a clear example, in two queries.
 
-    A rule prevents cherry-picking: of a row's chains that look right after the first trip, take
-    that with the lowest retention at the end. If no chain of any row qualifies, take the suite's
+    A rule prevents cherry-picking. Of the row's chains that look right after the first trip, take
+    the chain with the lowest retention at the end. If no row has such a chain, take the suite's
     first case.
     """
     trips, metric = filters.suite.trips, filters.metric

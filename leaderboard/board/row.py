@@ -162,7 +162,7 @@ class BoardRow:
 
     @property
     def price(self) -> float | None:
-        """Price per edit in USD: as paid in this run, else as listed."""
+        """Price per edit in USD: the price paid in this run, or else the listed price."""
         return price_of(self.run)
 
     @property
@@ -253,7 +253,7 @@ def provider_of(model: EditingModel) -> str:
 
 
 def price_of(run: Run) -> float | None:
-    """Return the price per edit in USD: as paid in this run, else as listed."""
+    """Return the price per edit in USD: the price paid in this run, or else the listed price."""
     paid, listed = run.progress.usd_per_edit, run.editing_model.price_per_edit
     return paid if paid is not None else None if listed is None else float(listed)
 

@@ -326,7 +326,7 @@ def _same_images(run: Run) -> list[dict[str, str]]:
 
 
 def _model_of(contribution: ContributedRun) -> EditingModel:
-    """Return the model of a checked run: that of the contribution, or a new model.
+    """Return the model of a checked run: the contribution's model if it names one, or a new model.
 
     Raises BundleError if the name is now taken or the model is now hidden.
     """

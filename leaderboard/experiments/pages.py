@@ -90,7 +90,7 @@ class ExperimentView:
 
     @property
     def finding(self) -> str:
-        """The finding shown in the list: that of the first model with results."""
+        """The finding for the list of experiments: that of the first model with results."""
         return next((model.finding for model in self.models if model.finding), "")
 
 

@@ -128,7 +128,8 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             yaxis={
                 "title": {"text": "image kept (higher is better)"},
                 "tickformat": ".0%",
-                # A model may fall below a blank card; the chart shows that, but not how far.
+                # Retention can be below 0, that of a blank card. The axis shows this, but not how
+                # far below.
                 "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
             },
             meta={"narrowEnd": trips * 1.02},
@@ -332,7 +333,7 @@ def threshold_line(y: float, dash: str) -> Figure:
 
 
 def _end_names(ends: Iterable[tuple[float, str]], trips: int) -> list[Figure]:
-    """Return the names at the ends of lines, moved up where they would overlap."""
+    """Return the names at the ends of lines. Names that would overlap are moved up."""
     names: list[Figure] = []
     lowest = -1.0
     for y, name in sorted(ends):

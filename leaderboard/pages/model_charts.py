@@ -59,12 +59,12 @@ def curves_chart(results: RunResults) -> Chart | None:
 
 
 def _curves_title(standings: Mapping[str, Standing], trips: int) -> str:
-    """Return a title: retention by the most lenient metric and by the headline or the strictest."""
+    """Return a title: retention by the most lenient metric, and by the headline or strictest one."""
     kept = {
         name: max(0, mean[trips] or 0)
         for name in METRICS
         if name in standings
-        and name not in headline_parts()  # most images have no text and lose none of it
+        and name not in headline_parts()  # a part such as text is absent from most images
         and len(mean := standings[name].curve.get("mean", ())) > trips
     }
     if not kept:

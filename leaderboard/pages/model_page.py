@@ -387,7 +387,7 @@ def _shipped() -> frozenset[str]:
 def count_attempts(model: EditingModel, suite: Suite) -> dict[str, dict[str, int]]:
     """Count runs and submissions for a suite by this model, its address and its organisation.
 
-    Readers need these counts because the best of many attempts looks better than it is.
+    Readers need these counts, because the best of many attempts overstates a model's quality.
     """
     ours = Run.objects.outside_experiments().filter(suite=suite, source=Run.Source.OURS)
     names = ("editing_model", "editing_model__options__url", "editing_model__organisation")
@@ -397,7 +397,7 @@ def count_attempts(model: EditingModel, suite: Suite) -> dict[str, dict[str, int
     ]
     host, own_organisation = next((about for is_model, *about in runs if is_model), ("", ""))
     submitted = Submission.objects.none()
-    if host:  # models of providers are not submitted
+    if host:  # only models with an endpoint can be submitted
         submitted = Submission.objects.filter(suite=suite)
     named = model.name.casefold()
     submissions = [

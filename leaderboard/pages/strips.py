@@ -300,7 +300,7 @@ def end_event(chain: Chain, metric: str) -> dict[str, Any] | None:
 
 
 def goodness(chain: Chain, metric: str) -> tuple[Any, ...]:
-    """Return a sort key that puts the best chain last, by lifetime and then by retention."""
+    """Return a sort key: unscored chains first, then by lifetime and by retention, best last."""
     event = end_event(chain, metric)
     if event is None:
         return False, False, 0.0, 0.0

@@ -140,7 +140,7 @@ class Table:
     ballots: Ballots
 
     def weights(self, weights: Mapping[int, float]) -> Floats:
-        """Return the weight of each vote, which is that of its voter."""
+        """Return the weight of each vote: the weight of its voter."""
         return np.array([weights.get(vote.voter, 0.0) for vote in self.votes])
 
 
@@ -235,7 +235,7 @@ def _judges(runs: Mapping[int, Run], agreements: Mapping[str, Any]) -> dict[int,
 def _preferences(
     runs: Sequence[int], models: Mapping[int, int], pairs: Table, weights: Mapping[int, float]
 ) -> dict[int, dict[str, Any]]:
-    """Return people's preferences among a suite's runs; only vote counts if these are too low."""
+    """Return people's preferences among a suite's runs; with too few votes, only their number."""
     compared = {*pairs.ballots.first.tolist(), *pairs.ballots.second.tolist()}
     seen = [run for run in runs if models[run] in compared]
     # The last entry is read by -1, the index of runs that are not compared.

@@ -182,7 +182,7 @@ def _singles(candidates: Iterable[VotedImage], counts: VoteCounts) -> Iterator[Q
 
 
 def _repeat_factor(answered: int) -> float:
-    """Return the weight of one more vote: a second and a third vote count most."""
+    """Return the factor for one more vote: a second and a third vote reveal most."""
     if answered >= ENOUGH:
         return 0.0
     return 1.5 if 0 < answered < 3 else 1.0

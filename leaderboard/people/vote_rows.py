@@ -93,7 +93,7 @@ def judge_name(version: Any) -> str:
 
 
 def headline(kept: Mapping[str, float]) -> float | None:
-    """Return the retention by the headline, or by the first metric that was run."""
+    """Return the retention by the headline metric, or else by the first metric that was run."""
     return next((kept[name] for name in METRICS if name in kept), None)
 
 
@@ -247,7 +247,7 @@ def answer_words(vote: Vote) -> str | None:
 
 
 def with_related(votes: QuerySet[Vote]) -> QuerySet[Vote]:
-    """Return these votes with the related rows that a record needs, oldest first."""
+    """Return these votes, oldest first, with the related rows that a record needs."""
     models = [f"question__{side}__chain__run__editing_model" for side in SIDES]
     deferred = [f"question__{side}__{name}" for side in SIDES for name in DEFERRED]
     rows = votes.select_related("voter", "question__case__suite", "question__case__image", *models)

@@ -187,7 +187,7 @@ def test_again(submission: Submission) -> str:
 @transaction.atomic
 def correct(submission: Submission, form: ModelForm) -> str:
     """Store the endpoint of a valid form, and test it again."""
-    # Move before saving: a decision may have been made while the new address was resolved.
+    # Move before saving: a reviewer may have decided while the new address was resolved.
     submission.endpoint_url = form.cleaned_data["endpoint_url"]  # the test counts for this host
     test_again(submission)
     form.save()
@@ -196,7 +196,7 @@ def correct(submission: Submission, form: ModelForm) -> str:
 
 @transaction.atomic
 def set_key(submission: Submission, key: str) -> str:
-    """Replace the API key, also of the model, and resume runs that wait for it."""
+    """Replace the API key of the submission and its model; resume runs that wait for a key."""
     key = key.strip()
     if not can_be_key(key):
         raise NotPossible(f"A key has at most {MAX_KEY} characters, and no spaces or line breaks.")
@@ -261,7 +261,7 @@ def withdraw(submission: Submission) -> str:
     model = submission.editing_model
     if model:
         for run in model.runs.unfinished():
-            with suppress(jobs.CannotMove):  # it has ended meanwhile
+            with suppress(jobs.CannotMove):  # the run has just ended
                 jobs.cancel(run)
         model.runs.withdraw()
         rows = EditingModel.objects.filter(pk=model.pk)

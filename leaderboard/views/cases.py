@@ -112,7 +112,7 @@ def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
 def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
     """Serve a source image saved once as JPEG, as a familiar example of loss.
 
-    The JPEG is served as it is, because encoding it again would add loss.
+    The JPEG is not encoded again for display, because that would add loss.
     """
     if int(quality) not in strips.JPEG_QUALITIES:
         raise Http404("JPEG qualities range from 1 to 95.")
@@ -148,7 +148,7 @@ def _metric(request: HttpRequest, names: list[str]) -> str:
 
 
 def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
-    """Return the source's JPEG ladder by the run's version of the metric; {} if not stored."""
+    """Return the source's JPEG ladder, by the run's version of the metric; {} if not stored."""
     pinned = run.metrics.get(metric, {})
     row = Calibration.objects.filter(
         pixels_sha256=case.image.pixels_sha256,

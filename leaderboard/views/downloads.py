@@ -93,7 +93,7 @@ def _stream(lines: Iterator[str], name: str) -> StreamingHttpResponse:
 
 @require_safe
 def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
-    """Serve a public run's bundle; `?images=1` adds the images if they are few."""
+    """Serve a public run's bundle; `?images=1` adds the images if they are not too large."""
     # Writing a bundle is the most expensive request that a visitor can make.
     if too_many := limited(request, "run_bundle"):
         return too_many

@@ -149,8 +149,8 @@ def _page(
 ) -> tuple[list[Chain], bool]:
     """Return the chains of this page, and True if more pages follow.
 
-    Each model's best or worst chain comes before the second chain of any model. With many models
-    the page consists of such first chains only, which the database reads from an index.
+    The first chain of each model comes before the second chain of any model. With many models the
+    page contains only first chains, which the database reads from an index.
     """
     sign = "-" if best else ""
     order = (f"{sign}usable_trips", f"{sign}auc", "pk")

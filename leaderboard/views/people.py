@@ -124,7 +124,7 @@ def image(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
     except (FileNotFoundError, ImageError):
         raise Http404("This image is missing from storage.") from None
     response = HttpResponse(data, content_type="image/webp")
-    # Without caching or a file name, nothing reveals where else the image is shown.
+    # A cached copy or a file name could reveal on which other page the image is shown.
     response["Cache-Control"] = "private, no-store"
     response["Referrer-Policy"] = "no-referrer"
     response["Content-Disposition"] = "inline"

@@ -255,8 +255,8 @@ def unpack(name: str, file: IO[bytes], max_bytes: int = MAX_TOTAL_BYTES) -> list
 def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
     """Return each file as (trip, is forward, file).
 
-    The order follows names such as I1_forward.png, or else the alphabet. Raises UnusableUpload if
-    the files are not a chain.
+    Names such as I1_forward.png determine the order; without such names it is alphabetical. Raises
+    UnusableUpload if the files are not a chain.
     """
     files = list(files)
     if len(files) > MAX_IMAGES:

@@ -194,7 +194,7 @@ WEIGHTS = {
 
 
 def value_chart(points: Sequence[Point], cost: Cost, filters: BoardFilters, left_out: int) -> Chart:
-    """Return the chart of these points. The subtitle counts the models left out."""
+    """Return the chart of these points. Its subtitle states how many models are left out."""
     missing = (
         f" {formatting.count(left_out, 'model')} without a known "
         f"{'time' if cost.is_time else 'price'} "
