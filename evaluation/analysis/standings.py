@@ -100,7 +100,7 @@ def measured_chain(
         retentions.append(q)
     if len(retentions) < sum(trip.scored for trip in trips):
         return None
-    returned, judged = trips[: len(retentions)], trips[: len(retentions) + 1]
+    restored, begun = trips[: len(retentions)], trips[: len(retentions) + 1]
     steps, end = _steps(trips)
     return MeasuredChain(
         ChainResult(
@@ -108,23 +108,23 @@ def measured_chain(
             repeat,
             retention=tuple(retentions),
             outcome=outcome,
-            change_seen=tuple(trip.measures.change_seen for trip in judged),
-            reframed=tuple(trip.measures.reframed for trip in judged),
-            because=tuple(crossing_cause(trip.measures.because) for trip in returned)
+            change_seen=tuple(trip.measures.change_seen for trip in begun),
+            reframed=tuple(trip.measures.reframed for trip in begun),
+            because=tuple(crossing_cause(trip.measures.because) for trip in restored)
             if metric == HEADLINE
             else (),
             cause=crossing_cause(metric),
-            made=tuple(_verdict(trip, gating=True).made for trip in judged),
-            undone=tuple(_verdict(trip, gating=True).undone for trip in returned),
-            edits_made=tuple(_verdict(trip).made for trip in judged),
-            edits_undone=tuple(_verdict(trip).undone for trip in returned),
+            made=tuple(_verdict(trip, gating=True).made for trip in begun),
+            undone=tuple(_verdict(trip, gating=True).undone for trip in restored),
+            edits_made=tuple(_verdict(trip).made for trip in begun),
+            edits_undone=tuple(_verdict(trip).undone for trip in restored),
         ),
         tuple(distances),
         blank or 0.0,
         {int(quality): distance for quality, distance in ladder.items()},
         steps,
         end,
-        tuple(trip.measures for trip in returned),
+        tuple(trip.measures for trip in restored),
     )
 
 

@@ -276,6 +276,6 @@ def _largest_gap(findings: Sequence[Finding]) -> tuple[float, str] | None:
     return max(medians, key=lambda gap: gap[0], default=None)
 
 
-def from_dicts(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
+def findings_from_rows(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Return findings from stored rows."""
     return [Finding(**row) for row in rows]

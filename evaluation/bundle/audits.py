@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.audits.findings import MEDIANS, from_dicts, judge_audits
+from evaluation.audits.findings import MEDIANS, findings_from_rows, judge_audits
 from evaluation.audits.plan import BEFORE_TRIPS, Audit, audited_trip, plan
 from evaluation.bundle.checks import (
     DIFFERENT,
@@ -143,7 +143,9 @@ class _Audits:
             and chain.played >= max(1, line.number)
         ]
         try:
-            findings = from_dicts([line.finding for line in self.document.audits if line.finding])
+            findings = findings_from_rows(
+                [line.finding for line in self.document.audits if line.finding]
+            )
             audited = judge_audits(findings, [v for v in edits_made if v is not None], silent)
         except (KeyError, TypeError) as error:
             yield Check("run", "audits", DIFFERENT, f"a finding is malformed: {error}")

@@ -18,10 +18,10 @@ from evaluation.bundle.document import BundleError
 from evaluation.bundle.write import (
     PRIVATE_FACTS,
     as_json,
-    measured,
-    public,
-    text,
+    measured_chains,
+    text_or_none,
     trip_fields,
+    without_private,
     write,
 )
 from evaluation.content import catalog
@@ -101,10 +101,10 @@ class FolderSource:
             "slug": plain_slug(header.slug or self.folder.name, 80) or "own",
             "name": self.folder.name[:120] or "own",
             "editor": header.editor[:60],
-            "options": public(header.options),
+            "options": without_private(header.options),
             "access": str(row.get("access") or "local"),
             "open_weights": row.get("open_weights"),
-            "price_per_edit": text(row.get("price_per_edit")),
+            "price_per_edit": text_or_none(row.get("price_per_edit")),
             "is_reference": bool(row.get("is_reference", False)),
         }
         return ModelRecord.of(texts | fields)
@@ -120,7 +120,7 @@ class FolderSource:
     def run(self) -> RunRecord:
         header, suite = self.folder.header, self.folder.suite
         provenance = dict(header.provenance)
-        editor = public(provenance.pop("editor", {}), PRIVATE_FACTS)
+        editor = without_private(provenance.pop("editor", {}), PRIVATE_FACTS)
         silent = [
             audit.kind
             for chain in self.folder.chains.values()
@@ -293,7 +293,7 @@ class FolderSource:
         rows = []
         for metric in scored_metrics(self._metrics):
             by_image = {row.image: row for row in calibrations if row.metric == metric}
-            chains = measured(suite, metric, by_image, self._chains)
+            chains = measured_chains(suite, metric, by_image, self._chains)
             if chains is None:
                 continue
             for record, chain in chains:

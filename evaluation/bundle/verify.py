@@ -35,7 +35,7 @@ from evaluation.bundle.checks import (
 )
 from evaluation.bundle.document import Bundle
 from evaluation.bundle.scores import BundleScores
-from evaluation.bundle.write import as_json, measured
+from evaluation.bundle.write import as_json, measured_chains
 from evaluation.content.operators import degraded
 from evaluation.content.shapes import FORWARD
 from evaluation.content.sources import pixel_sha256
@@ -403,7 +403,7 @@ class Verification:
 
     def _measured(self, metric: str) -> list[tuple[ChainRecord, MeasuredChain]] | None:
         calibrations = {r.image: r for r in self.document.calibrations if r.metric == metric}
-        return measured(self.suite, metric, calibrations, self.document.chains)
+        return measured_chains(self.suite, metric, calibrations, self.document.chains)
 
     def _standing(
         self, key: tuple[str, float, str], row: StandingRecord | None, computed: StandingRecord

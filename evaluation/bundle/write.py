@@ -132,12 +132,12 @@ def standing_record(metric: str, numbers: Mapping[str, Any]) -> StandingRecord:
     return StandingRecord.of({"metric": metric, "details": details, **fields})
 
 
-def public(facts: Mapping[str, Any], private: frozenset[str] = PRIVATE) -> dict[str, Any]:
+def without_private(facts: Mapping[str, Any], private: frozenset[str] = PRIVATE) -> dict[str, Any]:
     """Return an editor's options or description without its private entries."""
     return {name: value for name, value in facts.items() if name not in private}
 
 
-def text(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
@@ -147,7 +147,7 @@ def as_json(numbers: Mapping[str, Any]) -> dict[str, Any]:
     return data
 
 
-def measured(
+def measured_chains(
     suite: Suite,
     metric: str,
     calibrations: Mapping[str, CalibrationRecord],

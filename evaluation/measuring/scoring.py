@@ -188,7 +188,7 @@ class Scorer:
             for scored_chain, chain in zip(scored, chains, strict=True)
         ]
 
-    def at_once(self, size: tuple[int, int], pixels: int) -> int:
+    def images_per_batch(self, size: tuple[int, int], pixels: int) -> int:
         """Return how many images of this size to score in one batch, at most `pixels` in total."""
         several = batch_size(self.metrics.values(), size)
         return max(1, min(several, pixels // math.prod(size)))

@@ -30,7 +30,7 @@ from evaluation.play.run_folder import chain_slug
 from evaluation.play.store import ImageGone, PlayedTrips, ScoreStore
 from evaluation.records import TripMeasures
 from evaluation.witnesses.base import Verdict
-from evaluation.witnesses.judge import Judge, ask_worn, judge_chain, with_judge
+from evaluation.witnesses.judge import Judge, ask_worn, judge_chain, replace_judge_evidence
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> Non
         chain,
         {
             number: measures[number - 1].model_copy(
-                update={"evidence": with_judge(measures[number - 1].evidence, evidence)}
+                update={"evidence": replace_judge_evidence(measures[number - 1].evidence, evidence)}
             )
             for number, evidence in by_trip.items()
         },

@@ -164,7 +164,7 @@ def _next_parts(
     store: ScoreStore, scorer: Scorer, size: tuple[int, int], readers: Sequence[_Reader]
 ) -> list[_Part]:
     """Read the next trips to score together; an empty list when all are scored."""
-    room = scorer.at_once(size, TRIPS_PIXELS)
+    room = scorer.images_per_batch(size, TRIPS_PIXELS)
     sources: set[str] = set()
     parts: list[_Part] = []
     for reader in readers:

@@ -11,7 +11,13 @@ from django.db.models import Count, Prefetch, Sum
 
 from evaluation.analysis.half_life import METHOD_VERSION
 from evaluation.bundle.document import BundleError
-from evaluation.bundle.write import file_fields, public, standing_record, text, trip_fields
+from evaluation.bundle.write import (
+    file_fields,
+    standing_record,
+    text_or_none,
+    trip_fields,
+    without_private,
+)
 from evaluation.bundle.write import write as write_bundle
 from evaluation.content.shapes import BACKWARD, FORWARD
 from evaluation.editors.payloads import IMAGE_ADDRESS
@@ -81,7 +87,10 @@ class DatabaseSource:
         model = self.row.editing_model
         return ModelRecord.of(
             _shared_fields(ModelRecord, model)
-            | {"options": public(model.options), "price_per_edit": text(model.price_per_edit)}
+            | {
+                "options": without_private(model.options),
+                "price_per_edit": text_or_none(model.price_per_edit),
+            }
         )
 
     def run(self) -> RunRecord:
@@ -224,7 +233,7 @@ def _ledger(run: Run) -> Ledger:
     ledger: Ledger = defaultdict(lambda: (None, 0))
     rows = run.ledger.order_by().values_list("chain", "number", "direction")
     for *edit, cost, attempts in rows.annotate(Sum("cost"), Count("pk")):
-        ledger[edit[0], edit[1], edit[2]] = (text(cost), attempts)
+        ledger[edit[0], edit[1], edit[2]] = (text_or_none(cost), attempts)
     return ledger
 
 

@@ -19,7 +19,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from evaluation.analysis.stopping import may_stop
-from evaluation.audits.findings import Finding, from_dicts
+from evaluation.audits.findings import Finding, findings_from_rows
 from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.images import EncodedImage
 from evaluation.measuring.calibration import shipped
@@ -312,7 +312,7 @@ class DatabaseScores(ScoreStore):
 
     def findings(self) -> list[Finding]:
         audits = Audit.objects.filter(chain__run=self.run).exclude(finding={})
-        return from_dicts(list(audits.values_list("finding", flat=True)))
+        return findings_from_rows(list(audits.values_list("finding", flat=True)))
 
     def save_review(self, review: Review) -> None:
         """Save flags, hints and medians; a flagged run is not ranked."""

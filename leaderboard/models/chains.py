@@ -18,7 +18,7 @@ from evaluation.audits.plan import Audit as PlannedAudit
 from evaluation.estimate import Estimate, estimate
 from evaluation.metrics import METRICS, in_order
 from evaluation.records import MEASURES, TripMeasures
-from evaluation.witnesses.judge import most_calls
+from evaluation.witnesses.judge import max_calls
 from leaderboard.models.entries import EditingModel, Pace
 from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
@@ -479,7 +479,7 @@ class JudgeAnswerQuerySet(models.QuerySet["JudgeAnswer"]):
         """Estimate from the latest answers what judging this many chains will cost."""
         latest = self.filter(outcome="answered").order_by("-pk")[:LATEST_ANSWERS]
         means = latest.aggregate(usd=models.Avg("cost"), seconds=models.Avg("seconds"))
-        return estimate(most_calls(chains, trips), means["usd"], means["seconds"])
+        return estimate(max_calls(chains, trips), means["usd"], means["seconds"])
 
 
 class JudgeAnswer(models.Model):

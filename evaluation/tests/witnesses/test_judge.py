@@ -19,7 +19,7 @@ from evaluation.witnesses.judge import (
     ask_worn,
     judge_chain,
     questions,
-    with_judge,
+    replace_judge_evidence,
 )
 from evaluation.witnesses.judge.clients import ChatClient, GeminiClient
 from evaluation.witnesses.judge.questions import CLOSER, RUBRIC, TRIP, RubricAnswer, Unreadable
@@ -257,7 +257,7 @@ def test_a_chain_is_judged_at_the_displayed_trips(fake):
     }
     assert fake.questions.count("closer") == 2
     seen = {"witness": "parsing", "made": True}
-    assert with_judge([seen, heard[1][0]], heard[2]) == [seen, *heard[2]]
+    assert replace_judge_evidence([seen, heard[1][0]], heard[2]) == [seen, *heard[2]]
 
 
 def grainy(strength):

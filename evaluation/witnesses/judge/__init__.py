@@ -494,7 +494,7 @@ def judge_chain(
     return by_trip
 
 
-def most_calls(chains: int, trips: int) -> int:
+def max_calls(chains: int, trips: int) -> int:
     """Return the largest number of calls that so many chains need."""
     controls_and_trips, rubric, both_orders = 2 * len(ticks(trips)), 1, 2
     worn = len({0, trips, *(n for n in WORN_AT if n < trips)})
@@ -528,6 +528,6 @@ def ask_worn(
     return answers
 
 
-def with_judge(evidence: Sequence[Any], judged: Sequence[dict[str, Any]]) -> list[Any]:
+def replace_judge_evidence(evidence: Sequence[Any], judged: Sequence[dict[str, Any]]) -> list[Any]:
     """Return a trip's evidence with the judge's part replaced by `judged`."""
     return [*(item for item in evidence if item["witness"] != Judge.name), *judged]

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from evaluation.estimate import duration
 from evaluation.testing.fake_providers.judge import KEY, FakeJudge
-from evaluation.witnesses.judge import most_calls
+from evaluation.witnesses.judge import max_calls
 from leaderboard.formatting import percent, usd
 from leaderboard.models import Chain, JudgeAnswer, Run, Standing, Trip
 from leaderboard.models.runs import RunState
@@ -45,7 +45,7 @@ def test_a_judges_answer_is_stored_shown_and_paid_for_once(client, judged):
     assert run.state == RunState.FINISHED
     assert judge_said(run)
     assert run.judge_answers.count() == len(fake.bodies) == run.provenance["judge"]["calls"]
-    assert 0 < len(fake.bodies) <= most_calls(run.progress.chains_total, run.suite.trips)
+    assert 0 < len(fake.bodies) <= max_calls(run.progress.chains_total, run.suite.trips)
     rated = run.standings.filter(scope="all")[0].counts["rubric"]
     assert (rated["cases"], rated["judge"]) == (4, run.provenance["judge"]["version"])
     assert rated["score"] == pytest.approx(0.85 * 0.8 + 0.15 * 0.6)
@@ -131,7 +131,7 @@ def test_the_method_states_the_abilities_and_error_rates_of_witnesses(client):
 def test_the_page_of_an_unjudged_model_states_the_cost_of_judging(client, judged):
     plain = play("noise", factories.tiny_suite(trips=2), name="Plain")
     page = client.get(reverse("model", args=[plain.editing_model.slug])).content.decode()
-    calls = most_calls(plain.progress.chains_total, 2)
+    calls = max_calls(plain.progress.chains_total, 2)
     assert f"Judging it takes up to {calls:,} calls and" in page  # no price is known yet
     judge = {"run": plain, "question": "trip", "version": "other", "outcome": "answered"}
     for number in range(4):
