@@ -440,8 +440,8 @@ class JudgedChain:
 class UsableTripsByVotes:
     """Usable trips and half-life according to votes.
 
-    If `half_life` is None, the half-life is longer than the suite's N trips. The same is true of
-    its bounds if `has_interval`; otherwise a bound of None is unknown.
+    If `half_life` is None, the half-life is longer than the suite's N trips. A bound of None is
+    also longer than N if `has_interval` is True; otherwise it is unknown.
     """
 
     usable_trips: float

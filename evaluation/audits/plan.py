@@ -138,5 +138,5 @@ def audited_trip(secret: str, case: Case, suite: Suite, stop_after: int = 0) -> 
 
 
 def chain_audits(audits: Iterable[Audit], case: str, repeat: int) -> dict[int, Audit]:
-    """Return the audits of one chain, by trip."""
+    """Return the audits of one chain, by trip number."""
     return {a.number: a for a in audits if (a.case, a.repeat) == (case, repeat)}

@@ -355,7 +355,7 @@ class Verification:
         return {name: value for name, value in fields.items() if value not in ([], {})}
 
     def _orders(self) -> Iterator[Check]:
-        """Check the comparisons between pairs whose trips order the same edits differently."""
+        """Check the comparisons of pairs that make equal edits in different orders."""
         stated = self.document.run.orders
         if not stated and not any(pair.against for pair in self.suite.pairs):
             return

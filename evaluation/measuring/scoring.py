@@ -73,7 +73,7 @@ class Scores:
     not_applicable: dict[str, str] = field(default_factory=dict)
     #: The headline's part that lost most; None if the headline was not run.
     because: list[str] | None = None
-    #: The window that lost most by that part; a window of None means the whole image.
+    #: The window that lost most according to the part in `because`; None means the whole image.
     windows: list[Box | None] | None = None
     #: Retention of objects and shapes inside the edit's footprint; None without a footprint.
     undo: list[float | None] | None = None

@@ -23,7 +23,7 @@ CHANGED = 0.06
 CHANGED_TO_MEDIAN = 4.0
 GROWN = 2  # cells
 MAX_AREA = 0.25  # of the image
-MAX_AREA_TOGETHER = 0.5  # of the image, for the edits of a shape
+MAX_AREA_TOGETHER = 0.5  # of the image, for all edits of a trip together
 
 
 class ChainSubject:

@@ -1,4 +1,4 @@
-"""Detect worn things by face parsing (BiSeNetV2, trained on CelebAMask-HQ)."""
+"""Detect glasses, hats and jewellery by face parsing (BiSeNetV2, trained on CelebAMask-HQ)."""
 
 from __future__ import annotations
 
