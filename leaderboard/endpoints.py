@@ -107,7 +107,10 @@ def count_submission(email: str, address: str | None, url: str) -> str | None:
     # A failed test does not count as a submission, but it counts as a test.
     if subject := Use.objects.take("probe", subjects, settings.PROBES_PER_DAY):
         limit = settings.PROBES_PER_DAY
-        return f"The limit of {limit} tests in 24 hours is reached for {subject}. Please come back tomorrow."
+        return (
+            f"The limit of {limit} tests in 24 hours is reached for {subject}. Please come "
+            "back tomorrow."
+        )
     limit = settings.SUBMISSIONS_PER_DAY
     subject = Use.objects.take("submission", subjects, limit)
     return subject and (

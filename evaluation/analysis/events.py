@@ -208,7 +208,8 @@ def events_of(
     undecided = [chain for chain in chains if not chain.is_decided(trips, threshold)]
     if undecided:
         raise EndUnknown(
-            f"{len(undecided)} of {len(chains)} chains were stopped before they fell to {threshold:g} "
+            f"{len(undecided)} of {len(chains)} chains were stopped before they fell to "
+            f"{threshold:g} "
             f"by this metric, for example {undecided[0].case}"
         )
     return [event(chain, trips, threshold) for chain in chains]

@@ -58,7 +58,10 @@ def rank_words(ranks: Mapping[str, Any]) -> str:
     differ = ranks["p"] < SIGNIFICANT
     verdict = "the arms differ" if differ else "no evidence that the arms differ"
     if ranks["test"] == "signed-rank":
-        return f"Wilcoxon's signed-rank test over {ranks['cases']} cases: {verdict} ({p_value(ranks['p'])})."
+        return (
+            f"Wilcoxon's signed-rank test over {ranks['cases']} cases: {verdict} "
+            f"({p_value(ranks['p'])})."
+        )
     freedom = len(ranks["mean_ranks"]) - 1
     return (
         f"Friedman's test over {ranks['cases']} cases: {verdict} "
@@ -110,7 +113,8 @@ def rerun_words(reruns: Mapping[str, Mapping[str, Any]]) -> str:
     spread = sum(row["rerun"] for row in repeated) / len(repeated)
     shares = [row["icc"] for row in repeated if row["icc"] is not None]
     explained = (
-        f" Differences between cases explain {100 * sum(shares) / len(shares):.0f} % of the variance."
+        f" Differences between cases explain {100 * sum(shares) / len(shares):.0f} % of "
+        "the variance."
         if shares
         else ""
     )

@@ -254,7 +254,8 @@ def judge_audits(
             )
     if len(edits_made) >= MIN_COVERED_CASES and sum(edits_made) < MIN_EDITS_MADE * len(edits_made):
         reasons.append(
-            f"in {len(edits_made) - sum(edits_made)} of {len(edits_made)} cases that a witness looked at, "
+            f"in {len(edits_made) - sum(edits_made)} of {len(edits_made)} cases that a "
+            "witness looked at, "
             "the edit does not show what was asked for"
         )
     verdict: Literal["clean", "review"] = "review" if reasons else "clean"

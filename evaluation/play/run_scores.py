@@ -99,7 +99,8 @@ class RunScores:
     orders: Annotated[
         tuple[Mapping[str, Any], ...],
         Field(
-            description="Differences between images that should be equal: the same edits, another order."
+            description="Differences between images that should be equal: the same edits, another "
+            "order."
         ),
     ] = ()
     method: str = METHOD_VERSION

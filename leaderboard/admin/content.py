@@ -64,7 +64,8 @@ class SourceImageForm(DetectsConflicts):
         exclude = ("stored",)  # set from the file
         widgets = {"annotations": AnnotationsWidget(attrs={"rows": 3, "cols": 80})}
         help_texts = {
-            "licence": "A licence that allows showing and editing: CC0-1.0, CC-BY-4.0 (needs an attribution), "
+            "licence": "A licence that allows showing and editing: CC0-1.0, CC-BY-4.0 (needs an "
+            "attribution), "
             "MIT, public domain … Not “unknown” or “all rights reserved”.",
         }
 

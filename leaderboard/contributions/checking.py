@@ -224,7 +224,8 @@ def _suite_of(bundle: Bundle) -> Suite:
         raise BundleError(
             f"its suite {stated_suite.slug} v{stated_suite.version} "
             f"({stated_suite.content_hash[:12]}) is not a suite "
-            "of this site: play one of the site's suites in full, without --trips, --cases or --limit"
+            "of this site: play one of the site's suites in full, without --trips, "
+            "--cases or --limit"
         )
     if not bundle.arm.is_default:
         raise BundleError(

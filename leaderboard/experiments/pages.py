@@ -227,7 +227,8 @@ def curves_chart(view: ExperimentView, model: ModelView, metric: str) -> Chart:
     return Chart(
         id="curves",
         title=retention_finding(curves, trips),
-        subtitle=f"Share kept ({formatting.metric_label(metric)}), mean over cases with 95\u00a0% band.",
+        subtitle=f"Share kept ({formatting.metric_label(metric)}), mean over cases with 95\u00a0% "
+        "band.",
         figure=retention_curves(curves, trips),
         table=retention_table(curves, trips),
         about=f"{view.experiment.suite}, {model.model.name}",

@@ -293,7 +293,8 @@ class DatabaseStore(RunStore):
             or progress.spent_usd >= progress.budget_usd
         ):
             raise Paused(
-                f"USD {progress.spent_usd:.2f} of the budget of {progress.budget_usd:.2f} are spent; "
+                f"USD {progress.spent_usd:.2f} of the budget of {progress.budget_usd:.2f} "
+                "are spent; "
                 f"the next call would cost {price:.4f}.",
                 "budget",
             )

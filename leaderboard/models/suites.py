@@ -316,7 +316,8 @@ class Suite(models.Model):
     stop_after = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(MAX_STOP_AFTER)],
-        help_text="Default for new runs: trips still played after a chain's result is known. 0: chains "
+        help_text="Default for new runs: trips still played after a chain's result is known. 0: "
+        "chains "
         "never stop early. Stopping saves edits and changes no rank.",
     )
     published_elsewhere = models.BooleanField(

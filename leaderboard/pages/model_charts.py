@@ -50,7 +50,8 @@ def curves_chart(results: RunResults) -> Chart | None:
         curves,
         trips,
         title=_curves_title(standings, trips),
-        subtitle="Share of the image kept after each round trip by each metric, averaged over the cases. "
+        subtitle="Share of the image kept after each round trip by each metric, averaged over the "
+        "cases. "
         f"The band is the 95\u00a0% interval of {formatting.metric_label(results.metric)}. "
         "0\u00a0% is a blank card of the image’s mean colour.",
         about=results.about,
@@ -70,13 +71,19 @@ def _curves_title(standings: Mapping[str, Standing], trips: int) -> str:
     if not kept:
         return "How much of the image is kept, trip by trip"
     most, least = max(kept, key=lambda n: kept[n]), min(kept, key=lambda n: kept[n])
-    start = f"{formatting.after_round_trips(trips).capitalize()}, {formatting.percent(kept[most])} is kept"
+    start = (
+        f"{formatting.after_round_trips(trips).capitalize()}, "
+        f"{formatting.percent(kept[most])} is kept"
+    )
     if formatting.percent(kept[most]) == formatting.percent(kept[least]):
         return f"{start} according to every metric"
     start = f"{start} by"
     if HEADLINE in kept and formatting.percent(kept[HEADLINE]) != formatting.percent(kept[most]):
         share = formatting.percent(kept[HEADLINE])
-        return f"{start} {formatting.metric_label(most)}, the most lenient metric, and {share} by the headline metric"
+        return (
+            f"{start} {formatting.metric_label(most)}, the most lenient metric, and {share} "
+            "by the headline metric"
+        )
     share, label = formatting.percent(kept[least]), formatting.metric_label(least)
     return f"{start} {formatting.metric_label(most)} and {share} by {label}, the strictest metric"
 
@@ -96,7 +103,8 @@ def endings_chart(results: RunResults) -> Chart | None:
     return Chart(
         id="endings",
         title=_endings_title(incidence, trips),
-        subtitle="Share of the cases ended so far, by cause. The rest, above the areas, is still usable.",
+        subtitle="Share of the cases ended so far, by cause. The rest, above the areas, is still "
+        "usable.",
         figure=_stacked(incidence, trips),
         table=trips_table(
             "Ended because",
@@ -171,7 +179,8 @@ def past_chart(results: RunResults) -> Chart | None:
                     "customdata": [
                         f"rank {row.rank}" if row.rank else "not ranked" for row in records
                     ],
-                    "hovertemplate": "%{x|%-d %b %Y}: half-life %{y:.1f}, %{customdata}<extra></extra>",
+                    "hovertemplate": "%{x|%-d %b %Y}: half-life %{y:.1f}, "
+                    "%{customdata}<extra></extra>",
                     "line": {"color": "var(--series-1)", "shape": "hv", "width": 2},
                     "marker": {"color": "var(--series-1)", "size": 8},
                 }
@@ -264,7 +273,8 @@ def floor_chart(results: RunResults, floor: Standing) -> Chart:
         id="floor",
         title=_floor_title(name, standing.curve, floor.curve, trips),
         subtitle=f"Share kept ({formatting.metric_label(standing.metric.name)}). In the run of the "
-        "autoencoder alone, every step only encodes and decodes the image. This run is never ranked.",
+        "autoencoder alone, every step only encodes and decodes the image. This run is "
+        "never ranked.",
         height="short",
         about=f"{run.suite}, {name}",
         file_name=f"{run.editing_model.slug}-{run.suite.key}-floor",
@@ -279,4 +289,7 @@ def _floor_title(name: str, edited: Mapping[str, Any], floor: Mapping[str, Any],
     if lost[0] <= 0:
         return f"{name} loses nothing"
     share = formatting.percent(min(1.0, lost[1] / lost[0]))
-    return f"The autoencoder alone causes {share} of the loss of {name} {formatting.after_round_trips(trips)}"
+    return (
+        f"The autoencoder alone causes {share} of the loss of {name} "
+        f"{formatting.after_round_trips(trips)}"
+    )

@@ -182,7 +182,10 @@ def jpeg_sentence(results: RunResults) -> str:
         return ""
     number = 5 if 5 in numbers else numbers[-1]
     if jpeg[str(number)] == LOSSLESS:
-        return f"Nothing is lost {formatting.after_round_trips(number)}; even the best JPEG loses more."
+        return (
+            f"Nothing is lost {formatting.after_round_trips(number)}; even the best JPEG "
+            "loses more."
+        )
     return f"{formatting.after_round_trips(number).capitalize()}: {like_jpeg(jpeg[str(number)])}."
 
 

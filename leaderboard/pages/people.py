@@ -167,7 +167,10 @@ def finding(first: AgreementLine | None, ceiling: Mapping[str, Any] | None) -> s
     """Return the page's finding in one sentence."""
     if first is None or not first.everywhere:
         return ""
-    text = f"The headline metric agrees with people on {formatting.percent(first.everywhere['share'])} of pairs"
+    text = (
+        "The headline metric agrees with people on "
+        f"{formatting.percent(first.everywhere['share'])} of pairs"
+    )
     if ceiling:
         text += f"; people agree with each other on {formatting.percent(ceiling['share'])}"
     return text
@@ -180,12 +183,14 @@ def threshold_words(first: AgreementLine | None) -> str:
     ours = formatting.percent(DEFAULT_THRESHOLD)
     if first.includes_ours:
         return (
-            f"Half of the people would no longer use an image that keeps {first.threshold_text} by the headline. "
+            "Half of the people would no longer use an image that keeps "
+            f"{first.threshold_text} by the headline. "
             f"Our threshold of {ours} lies within this interval: the votes do not contradict it."
         )
     side = "later" if first.threshold["threshold"] < DEFAULT_THRESHOLD else "earlier"
     return (
-        f"Half of the people would no longer use an image that keeps {first.threshold_text} by the headline. "
+        "Half of the people would no longer use an image that keeps "
+        f"{first.threshold_text} by the headline. "
         f"Our threshold of {ours} lies outside this interval: people give up an image {side} than "
         "the headline does."
     )

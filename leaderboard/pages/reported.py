@@ -165,7 +165,8 @@ def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) ->
     columns = sorted({first, *({3, 5, 10, 20} & set(numbers)), last})
     return Chart(
         id=key,
-        title=f"{label}: {low} {formatting.after_round_trips(first)}, {high} {formatting.after_round_trips(last)}"
+        title=f"{label}: {low} {formatting.after_round_trips(first)}, {high} "
+        f"{formatting.after_round_trips(last)}"
         if last > first
         else f"{label} {formatting.after_round_trips(first)}",
         subtitle=SCALES.get(metric, ""),

@@ -120,7 +120,8 @@ NOW = {
 }
 NEXT = {
     RunState.QUEUED: "Then all cases are played, trip by trip, and scored.",
-    RunState.PLAYING: "Each chain is scored as soon as it is played. The numbers appear here when all are scored.",
+    RunState.PLAYING: "Each chain is scored as soon as it is played. The numbers appear here when all are "
+    "scored.",
     RunState.SCORING: "When the last restored image is scored, half-life and ranks are computed.",
     RunState.FAILED: "An administrator decides whether it resumes where it stopped.",
 }
@@ -166,7 +167,8 @@ def _lines(run: Run, current: dict[str, Any]) -> dict[str, str]:
         "next": what_next(run),
         "edits": f"{run.progress.edits_done:,} of {run.progress.edits_total:,}",
         "chains": f"{run.progress.chains_done:,} of {run.progress.chains_total:,}",
-        "scored": f"{run.progress.trips_scored:,} of {run.progress.chains_total * run.suite.trips:,}",
+        "scored": f"{run.progress.trips_scored:,} of "
+        f"{run.progress.chains_total * run.suite.trips:,}",
         "rate": f"{rate:g} edits a minute" if rate else "–",
         "left": f"about {duration(left)}" if left else "–",
         "calls": f"{formatting.count(run.progress.calls, 'call')}{spent}",

@@ -352,7 +352,8 @@ ENDED: dict[str, str] = {
     Outcome.REFUSED: "The model refused before the first restored image.",
     Outcome.BLANK: "The model answered with a blank image before the first restored image.",
     Outcome.FAILED: "No usable answer came before the first restored image.",
-    Outcome.LOST: "A fault on our side ended this chain before the first restored image; it does not count.",
+    Outcome.LOST: "A fault on our side ended this chain before the first restored image; it does not "
+    "count.",
 }
 
 

@@ -87,7 +87,8 @@ def _compare(before: Run, after: Run) -> tuple[bool | None, str]:
     margin = t_quantile((1 + CONFIDENCE) / 2, design.freedom) * error
     low, high = difference - margin, difference + margin
     numbers = (
-        f"usable trips ({formatting.metric_label(metric)}) differ by {difference:+.1f} ({low:+.1f} to {high:+.1f}, "
+        f"usable trips ({formatting.metric_label(metric)}) differ by {difference:+.1f} "
+        f"({low:+.1f} to {high:+.1f}, "
         f"{CONFIDENCE:.0%} interval) on {after.suite}"
     )
     return abs(difference) > margin, numbers

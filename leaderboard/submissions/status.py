@@ -184,7 +184,10 @@ def _usual_wait() -> str:
     if not waits:
         return "A person reviews it, so we cannot promise a time."
     half, longest = duration(median(waits)), duration(max(waits))
-    return f"Of the last {formatting.count(len(waits), 'submission')}, half were reviewed within {half}, all within {longest}."
+    return (
+        f"Of the last {formatting.count(len(waits), 'submission')}, half were reviewed within "
+        f"{half}, all within {longest}."
+    )
 
 
 def _run(run: Run) -> dict[str, Any]:

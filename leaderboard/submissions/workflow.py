@@ -53,7 +53,8 @@ def count_test(submission: Submission) -> None:
     }
     if subject := Use.objects.take("probe", subjects, limit):
         raise NotPossible(
-            f"{subject} was tested {limit} times in the last 24 hours. Please test it again tomorrow."
+            f"{subject} was tested {limit} times in the last 24 hours. Please test it "
+            "again tomorrow."
         )
 
 

@@ -356,7 +356,10 @@ def verdict(comparison: Comparison, leader: str, other: str) -> str:
     if comparison.separated:
         estimate = comparison.usable_trips.estimate
         better, worse = (leader, other) if estimate >= 0 else (other, leader)
-        return f"{better} keeps images usable longer than {worse}{_gap_phrase(comparison.usable_trips)}"
+        return (
+            f"{better} keeps images usable longer than "
+            f"{worse}{_gap_phrase(comparison.usable_trips)}"
+        )
     cases = formatting.count(comparison.cases, "case")
     return f"{leader} and {other} cannot be distinguished on {cases}"
 

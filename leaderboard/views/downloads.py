@@ -103,7 +103,8 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
     if images and (size := bundles.images_size(run)) > MAX_IMAGE_BYTES:
         return HttpResponse(
             f"The images of this run take {size / 2**20:,.0f} MB; the limit for downloads is "
-            f"{MAX_IMAGE_BYTES / 2**20:.0f} MB. Leave out ?images=1 for the bundle without images, or "
+            f"{MAX_IMAGE_BYTES / 2**20:.0f} MB. Leave out ?images=1 for the bundle "
+            "without images, or "
             "ask the operators of this site to run: "
             f"manage.py export_results bundle {run.pk}\n",
             status=413,

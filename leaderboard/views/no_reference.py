@@ -229,7 +229,8 @@ def gain_chart(lines: Lines, metric: str, suite: Suite) -> Chart | None:
     return Chart(
         id="plane",
         title=_gain_finding(shown, metric, name),
-        subtitle="Each line starts at the source, at the left on the dotted line, and has a point for "
+        subtitle="Each line starts at the source, at the left on the dotted line, and has a point "
+        "for "
         "each trip. Above the dotted line the metric rates restored images better than the source. "
         "The line of a working metric falls.",
         figure=_gain_figure(shown, metric, unit),

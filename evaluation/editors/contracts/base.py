@@ -194,7 +194,8 @@ class Contract(ABC):
             raise configuration("the extra parameters are not plain JSON") from None
         if not isinstance(extra, Mapping) or len(text) > MAX_EXTRA_LENGTH:
             raise configuration(
-                f"the extra parameters must be a JSON object of up to {MAX_EXTRA_LENGTH:,} characters"
+                "the extra parameters must be a JSON object of up to "
+                f"{MAX_EXTRA_LENGTH:,} characters"
             )
         reserved = self.reserved | {
             self.field(settings, "image")[0],

@@ -263,7 +263,8 @@ def lock_folder(folder: Path) -> int:
     except BlockingIOError:
         holder = os.read(descriptor, 20).decode()
         raise CommandError(
-            f"{folder} is in use by the site of process {holder}; stop that process, or set DATA_DIR "
+            f"{folder} is in use by the site of process {holder}; stop that process, or "
+            "set DATA_DIR "
             "to another folder."
         ) from None
     os.ftruncate(descriptor, 0)
