@@ -81,8 +81,8 @@ class Curve:
     @classmethod
     def from_json(cls, name: str, curve: dict[str, Any], **flags: bool) -> Curve:
         """Build a curve from the JSON of `Standing.curve`."""
-        bounds = curve.get("low", ()), curve.get("high", ())
-        return cls(name, curve.get("mean", ()), *bounds, **flags)
+        low, high = curve.get("low", ()), curve.get("high", ())
+        return cls(name, curve.get("mean", ()), low, high, **flags)
 
     @property
     def visibility(self) -> Figure:
