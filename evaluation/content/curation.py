@@ -1,6 +1,6 @@
 """Checks of source images and cases, for the site's forms and the import command.
 
-Each check returns its reasons as sentences.
+Each check returns its objections as sentences.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage, ImageError, blank_card
 
-# The least MSE between an image and its blank card. In flatter images half-lives have no meaning
-# (docs/method.md).
+# The least MSE between an image and its mean colour (its blank card). In flatter images half-lives
+# have no meaning (docs/method.md).
 NEAR_FLAT = (10 / 255) ** 2
 SMALLEST_SIDE = 256
 # The largest share of an image that may be cropped away.
@@ -35,7 +35,7 @@ TAKES_BACK = re.compile(
 )
 
 
-class Refused(UserFacingError):
+class Rejected(UserFacingError):
     """The benchmark does not accept an image; `reasons` are sentences."""
 
     def __init__(self, reasons: list[str]) -> None:
@@ -46,14 +46,14 @@ class Refused(UserFacingError):
 def check(
     data: bytes, *, licence: str, attribution: str = "", known: Mapping[str, str] | None = None
 ) -> EncodedImage:
-    """Decode an image and check it. Raises Refused with every reason.
+    """Decode an image and check it. Raises Rejected with every reason.
 
     `known` maps names of existing images to their fingerprints.
     """
     try:
         image = EncodedImage.from_bytes(data)
     except ImageError as error:
-        raise Refused([_sentence(str(error))]) from error
+        raise Rejected([_sentence(str(error))]) from error
     reasons = [
         *_unlicensed(licence, attribution),
         *_badly_sized(image.decoded),
@@ -61,7 +61,7 @@ def check(
         *_duplicates(image.decoded, known or {}),
     ]
     if reasons:
-        raise Refused(reasons)
+        raise Rejected(reasons)
     return image
 
 

@@ -94,8 +94,8 @@ class SourceImageForm(DetectsConflicts):
             self.image = loading.checked_image(
                 upload.read(), cleaned["licence"], cleaned["attribution"]
             )
-        except curation.Refused as refused:
-            raise ValidationError({"file": refused.reasons}) from None
+        except curation.Rejected as rejected:
+            raise ValidationError({"file": rejected.reasons}) from None
         return cleaned
 
     def save(self, commit: bool = True) -> SourceImage:

@@ -57,7 +57,7 @@ def load_editing_models(loaded: Loaded) -> None:
 
 
 def checked_image(data: bytes, licence: str, attribution: str) -> EncodedImage:
-    """Decode a new source image. Raises curation.Refused with every reason."""
+    """Decode a new source image. Raises curation.Rejected with every reason."""
     hashed = SourceImage.objects.exclude(perceptual_hash="")
     return curation.check(
         data,
@@ -68,7 +68,7 @@ def checked_image(data: bytes, licence: str, attribution: str) -> EncodedImage:
 
 
 def add_source_image(fields: Mapping[str, Any], data: bytes) -> SourceImage:
-    """Create a source image with its file in one transaction. Raises curation.Refused."""
+    """Create a source image with its file in one transaction. Raises curation.Rejected."""
     image = checked_image(data, fields["licence"], fields.get("attribution", ""))
     with transaction.atomic():
         return SourceImage.objects.create(
@@ -87,7 +87,7 @@ def load_source_image(source: catalog.SourceImage, loaded: Loaded) -> SourceImag
     del fields["sha256"]
     try:
         row = add_source_image(fields, sources.original(source.origin, source.sha256))
-    except (sources.OriginError, curation.Refused) as error:
+    except (sources.OriginError, curation.Rejected) as error:
         loaded.refused[source.slug] = str(error)
         return None
     loaded.count("source images")

@@ -4,7 +4,7 @@ from PIL import Image, ImageEnhance
 
 from evaluation.content import catalog, curation
 from evaluation.content.annotations import Annotations
-from evaluation.content.curation import Refused, check, fingerprint, misfits, symmetries
+from evaluation.content.curation import Rejected, check, fingerprint, misfits, symmetries
 from evaluation.content.sources import original
 from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.images import EncodedImage
@@ -40,7 +40,7 @@ def pair(**fields):
 
 
 def refused(data, licence="CC0-1.0", **options):
-    with pytest.raises(Refused) as error:
+    with pytest.raises(Rejected) as error:
         check(data, licence=licence, **options)
     return error.value.reasons
 
