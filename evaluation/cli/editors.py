@@ -46,7 +46,7 @@ from evaluation.content.suites import plain_slug
 from evaluation.editors import EDITORS, editor_class, find_row, load_editor, load_row
 from evaluation.editors.base import Answer, EditContext, Editor, Refused
 from evaluation.editors.contracts import CONTRACTS
-from evaluation.editors.failures import configuration
+from evaluation.editors.failures import misconfigured
 from evaluation.editors.reference import RuleEditor
 from evaluation.errors import EditorError, first_error
 from evaluation.images import EncodedImage
@@ -300,7 +300,7 @@ def _pause_on_errors(editor: Editor) -> Iterator[None]:
         raise
     # User code runs here and may raise anything.
     except Exception as error:
-        raise configuration(f"{_name(editor)}: {type(error).__name__}: {error}") from error
+        raise misconfigured(f"{_name(editor)}: {type(error).__name__}: {error}") from error
 
 
 def _name(editor: Editor) -> str:
@@ -323,7 +323,7 @@ class FunctionEditor(Editor):
         if isinstance(answer, Image.Image):
             answer = EncodedImage.from_image(answer.convert("RGB"))
         if not isinstance(answer, EncodedImage):
-            raise configuration(f"{_name(self)} returned no PIL image: {answer!r:.80}")
+            raise misconfigured(f"{_name(self)} returned no PIL image: {answer!r:.80}")
         return Answer(answer, seconds)
 
     def describe(self) -> dict[str, Any]:

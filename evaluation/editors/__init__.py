@@ -1,4 +1,4 @@
-"""The registry of editors, and loading by rows of fixtures/editing_models.json."""
+"""The registry of editors; loads editors from rows of fixtures/editing_models.json."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.editors.base import Answer, Editor, Refused
-from evaluation.editors.failures import configuration
+from evaluation.editors.failures import misconfigured
 from evaluation.errors import EditorError, Fault
 from evaluation.registry import Registry
 
@@ -27,7 +27,7 @@ __all__ = [
 
 EDITORS: Registry[Editor] = Registry(
     "editor",
-    configuration,
+    misconfigured,
     {
         # Reference editors.
         "oracle": "evaluation.editors.reference:Oracle",
@@ -76,7 +76,7 @@ def load_row(row: Mapping[str, Any]) -> Editor:
     try:
         return load_editor(name, **options)
     except (TypeError, ValueError) as error:
-        raise configuration(
+        raise misconfigured(
             f"the options of {row.get('slug', name)} are not valid: {error}"
         ) from None
 
@@ -93,7 +93,7 @@ def find_row(rows: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
         if wanted in {_plain(name_or_id) for name_or_id in ids if name_or_id}:
             return row
     slugs = ", ".join(str(row["slug"]) for row in rows)
-    raise configuration(f"there is no editing model {name!r}; known are {slugs}")
+    raise misconfigured(f"there is no editing model {name!r}; known are {slugs}")
 
 
 def _parameters(editor: str) -> Mapping[str, Any]:

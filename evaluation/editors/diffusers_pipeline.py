@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from evaluation.editors.base import Answer, Editor, EditSettings, Refused
-from evaluation.editors.failures import configuration, shorten
+from evaluation.editors.failures import misconfigured, shorten
 from evaluation.editors.latent import autoencode, load_autoencoder
 from evaluation.editors.sizes import SizeRule
 from evaluation.errors import EditorError, Fault
@@ -92,7 +92,7 @@ class DiffusersPipeline(Editor):
 
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         if missing := self.missing():
-            raise configuration(f"{self.checkpoint}: " + "; ".join(missing))
+            raise misconfigured(f"{self.checkpoint}: " + "; ".join(missing))
         loaded = self._load()
         with loaded.lock:
             started = time.monotonic()
@@ -110,7 +110,7 @@ class DiffusersPipeline(Editor):
     ) -> Answer:
         """Pass the image through the autoencoder; `floor` is the only supported setting."""
         if missing := self.missing():
-            raise configuration(f"{self.checkpoint}: " + "; ".join(missing))
+            raise misconfigured(f"{self.checkpoint}: " + "; ".join(missing))
         with self._floor_lock:
             started = time.monotonic()
             decoded = autoencode(self._autoencoder, image.decoded)
@@ -122,7 +122,7 @@ class DiffusersPipeline(Editor):
         """Load only the pipeline's autoencoder: the rest may not fit into memory."""
         folder = self._folder()
         if folder is None or not (folder / "vae").is_dir():
-            raise configuration(f"{self.checkpoint} has no autoencoder: the folder vae is missing")
+            raise misconfigured(f"{self.checkpoint} has no autoencoder: the folder vae is missing")
         return load_autoencoder(str(folder), subfolder="vae", local_files_only=True)
 
     def missing(self) -> list[str]:
@@ -202,7 +202,7 @@ class DiffusersPipeline(Editor):
         kind: Any = getattr(diffusers, self.pipeline, None)
         if folder is None or kind is None:
             version = package_version("diffusers")
-            raise configuration(f"diffusers {version} has no pipeline called {self.pipeline}")
+            raise misconfigured(f"diffusers {version} has no pipeline called {self.pipeline}")
         dtype = _dtype(torch)
         _check_memory(folder, dtype.itemsize)
         torch.backends.cudnn.benchmark = False
@@ -212,7 +212,7 @@ class DiffusersPipeline(Editor):
             pipe = kind.from_pretrained(folder, dtype=dtype, local_files_only=True, **options)
         # The files may be missing, or of another class or version.
         except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-            raise configuration(
+            raise misconfigured(
                 f"{self.checkpoint} cannot be loaded as {self.pipeline}: {shorten(str(error))}"
             ) from error
         pipe.set_progress_bar_config(disable=True)
@@ -247,7 +247,7 @@ class DiffusersPipeline(Editor):
         arguments |= self.params
         if unknown := set(arguments) - set(accepted):
             names = ", ".join(sorted(unknown))
-            raise configuration(f"{self.pipeline} does not accept {names}; check the row's params")
+            raise misconfigured(f"{self.pipeline} does not accept {names}; check the row's params")
         return arguments
 
     @contextmanager
@@ -269,13 +269,13 @@ class DiffusersPipeline(Editor):
                 _cache.excluded.setdefault(self._key, set()).add(loaded.placement)
                 _cache.drop()
             if loaded.placement in ("cpu", "sequential offload"):
-                raise configuration(f"{self.checkpoint} runs out of memory ({where})") from error
+                raise misconfigured(f"{self.checkpoint} runs out of memory ({where})") from error
             raise EditorError(
                 f"out of GPU memory ({where}); the next attempt keeps less of the model on the GPU",
                 fault=Fault.SERVER_ERROR,
             ) from error
         except (ValueError, TypeError, RuntimeError) as error:
-            raise configuration(f"{self.pipeline}: {shorten(str(error))}") from error
+            raise misconfigured(f"{self.pipeline}: {shorten(str(error))}") from error
 
 
 @contextmanager
@@ -338,7 +338,7 @@ def _check_memory(folder: Path, bytes_per_weight: int) -> None:
     needed = on_disk * bytes_per_weight // 2 if on_disk > 8 * 2**30 else on_disk
     free = psutil.virtual_memory().available
     if needed > free:
-        raise configuration(
+        raise misconfigured(
             f"{folder.name} needs about {needed / 2**30:.0f} GB of memory; "
             f"{free / 2**30:.0f} GB are free"
         )

@@ -70,7 +70,7 @@ def failure(
     return EditorError(message, fault=fault, permanent=permanent, retry_after=wait, billed=billed)
 
 
-def configuration(message: str) -> EditorError:
+def misconfigured(message: str) -> EditorError:
     return EditorError(message, fault=Fault.CONFIGURATION, permanent=True)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from evaluation.editors.base import EditContext
-from evaluation.editors.failures import configuration
+from evaluation.editors.failures import misconfigured
 from evaluation.editors.instructions import Instruction
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
@@ -99,7 +99,7 @@ def load_autoencoder(checkpoint: str, **options: Any) -> Any:
         model: Any = AutoModel.from_pretrained(checkpoint, **options)
     except (OSError, ValueError, KeyError, ImportError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise configuration(f"the autoencoder {checkpoint} cannot be loaded: {reason}") from error
+        raise misconfigured(f"the autoencoder {checkpoint} cannot be loaded: {reason}") from error
     return model.eval().requires_grad_(False).to("cuda" if torch.cuda.is_available() else "cpu")
 
 

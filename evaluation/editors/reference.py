@@ -17,7 +17,7 @@ from annotated_types import Interval
 from PIL import Image
 
 from evaluation.editors.base import Answer, EditContext, Editor
-from evaluation.editors.failures import configuration
+from evaluation.editors.failures import misconfigured
 from evaluation.editors.instructions import (
     KEEP,
     Instruction,
@@ -57,7 +57,7 @@ class RuleEditor(Requirements, Editor):
     ) -> Answer:
         context = context or EditContext()
         if unable := self.unable(context.settings):
-            raise configuration("; ".join(unable))
+            raise misconfigured("; ".join(unable))
         return self.edit(clean_wire(image), prompt, seed, context)
 
     @property

@@ -31,16 +31,17 @@ from evaluation.images import fit
 from evaluation.metrics.base import is_large
 from evaluation.metrics.psnr import mse
 
-# Exact pairs, compared with the exact answer (the truth): the lowest accepted correlation with it,
-# and the highest accepted weight of the untouched image, in the whole image and in each half.
+# Exact pairs: the lowest accepted correlation with the exact result (the truth).
 MATCH = 0.5
+# Exact pairs: the highest accepted weight of the untouched image, relative to that of the truth.
+# One limit holds for the whole image, the other for each half.
 UNTOUCHED = 0.5
 UNTOUCHED_HALF = 1.0
 FIT_SIDE = 256
 HIGH_PASS = 1 / 8  # of the side
 MAX_WEIGHT = 100.0  # finite, so that JSON can carry it
-# Local pairs: the share of most changed blocks, their least change, and its least ratio to the
-# change of the median block.
+# Local pairs: the blocks that changed most (this share of all) must on average change by at least
+# TOP, and by at least TOP_TO_MEDIAN times the change of the median block.
 TOP_SHARE = 0.03
 TOP = 0.10
 TOP_TO_MEDIAN = 5.0
@@ -63,7 +64,7 @@ class ChangeSeen:
 def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> ChangeSeen:
     """Judge whether `after` shows the forward edit of `pair` made on `before`.
 
-    A global edit is only measured here; `moved_enough` judges it later, when the model's drift on
+    A global edit is only measured here; `changed_enough` judges it later, when the model's drift on
     identity pairs is known.
     """
     if pair.change == "exact":
@@ -87,13 +88,13 @@ def drift(before: Image.Image, after: Image.Image) -> float:
     return sum(sums) / (255 * x.size)
 
 
-def moved_enough(distance: float, identity_drift: float) -> bool:
+def changed_enough(distance: float, identity_drift: float) -> bool:
     """Return True if a global edit changed the image much more than the model's drift does."""
     return distance > DRIFTS * identity_drift and distance >= MIN_MOVE
 
 
 def _exact(before: Image.Image, after: Image.Image, operator: str) -> ChangeSeen:
-    """Judge whether the answer shows the exact answer, and not a blend with the untouched image."""
+    """Judge whether the answer is the exact edit, not a blend with the untouched image."""
     truth = operators.apply(operator, before)
     before, after = (fit(image, truth.size) for image in (before, after))
     truth_mse = mse(np.asarray(after), np.asarray(truth))

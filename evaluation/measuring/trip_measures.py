@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evaluation.caches import LruCache
 from evaluation.content.suites import Case, EditPair, Suite
 from evaluation.images import EncodedImage, fit, is_reframed, without_low_bits
-from evaluation.measuring.change_seen import ChangeSeen, change_seen, moved_enough
+from evaluation.measuring.change_seen import ChangeSeen, change_seen, changed_enough
 from evaluation.measuring.cheating import EditErrors, mean_square
 from evaluation.measuring.scoring import Scores
 from evaluation.metrics.base import Subject
@@ -143,7 +143,7 @@ def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSee
     if "moved" not in measure:
         return ChangeSeen(None, dict(measure))
     drifts = {} if drift is None else {"identity_drift": drift}
-    return ChangeSeen(moved_enough(measure["moved"], drift or 0.0), {**measure, **drifts})
+    return ChangeSeen(changed_enough(measure["moved"], drift or 0.0), {**measure, **drifts})
 
 
 #: Detections of lower confidence are not counted.

@@ -109,7 +109,7 @@ def _ask_about_chain(store: ScoreStore, judge: Judge, chain: PlayedTrips) -> Non
         },
     )
     if any(answer is not None for answer in worn):
-        store.save_quality(chain, WORN, worn)
+        store.save_no_reference(chain, WORN, worn)
 
 
 def restored(store: ScoreStore, chain: PlayedTrips, number: int) -> EncodedImage | None:

@@ -100,7 +100,9 @@ class MemoryScores(ScoreStore):
         trips = enumerate(self.scores[chain.slug].trips, start=1)
         self._change(chain, trips=tuple(measures.get(number, trip) for number, trip in trips))
 
-    def save_quality(self, chain: PlayedTrips, name: str, values: Sequence[float | None]) -> None:
+    def save_no_reference(
+        self, chain: PlayedTrips, name: str, values: Sequence[float | None]
+    ) -> None:
         self._change(chain, quality={**self.scores[chain.slug].quality, name: tuple(values)})
 
     def save_judge(self, summary: Mapping[str, Any]) -> None:

@@ -244,7 +244,9 @@ class ScoreStore(ABC):
         """Replace the measures of some trips, by number."""
 
     @abstractmethod
-    def save_quality(self, chain: PlayedTrips, name: str, values: Sequence[float | None]) -> None:
+    def save_no_reference(
+        self, chain: PlayedTrips, name: str, values: Sequence[float | None]
+    ) -> None:
         """Save the values of a no-reference metric: the source, then each trip."""
 
     @abstractmethod

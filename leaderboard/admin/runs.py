@@ -88,7 +88,7 @@ def _run_action(description: str, act: Callable[[Run], Any], done: str) -> Calla
         for run in queryset.select_related("editing_model", "suite"):
             try:
                 act(run)
-            except jobs.CannotMove as error:
+            except jobs.NotAllowed as error:
                 messages.warning(request, f"{run}: {error}")
             else:
                 count += 1

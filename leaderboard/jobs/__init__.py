@@ -12,7 +12,7 @@ from datetime import timedelta
 from leaderboard.contributions.checking import check as check_contributed_run
 from leaderboard.exports import scores
 from leaderboard.jobs.control import (
-    CannotMove,
+    NotAllowed,
     cancel,
     enqueue,
     pause,
@@ -33,7 +33,7 @@ from leaderboard.people import ballots, counting
 from leaderboard.standings import reports
 
 __all__ = [
-    "CannotMove",
+    "NotAllowed",
     "cancel",
     "check_contributed_run",
     "collect_garbage",

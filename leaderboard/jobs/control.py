@@ -56,7 +56,7 @@ REASONS = {
 PLAYABLE_AGAIN = (Outcome.FAILED, Outcome.LOST)
 
 
-class CannotMove(UserFacingError):
+class NotAllowed(UserFacingError):
     """The run is in a state that does not allow this action."""
 
 
@@ -84,9 +84,9 @@ def start(
     already. Such a run is never ranked, so it has no audits.
     """
     if not suite.is_frozen:
-        raise CannotMove(f"{suite} is a draft; freeze it first.")
+        raise NotAllowed(f"{suite} is a draft; freeze it first.")
     if suite.sealed and not arm.is_default:
-        raise CannotMove(f"{suite} is sealed: an experiment would publish its images and wordings.")
+        raise NotAllowed(f"{suite} is sealed: an experiment would publish its images and wordings.")
     secret = secret or new_secret()
     if stop_after is None:
         stop_after = 0 if editing_model.is_reference else suite.stop_after
@@ -150,7 +150,7 @@ def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -
 def resume(run: Run) -> None:
     """Continue a paused run."""
     if not run.move(RunState.QUEUED):
-        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be resumed.")
+        raise NotAllowed(f"A {run.get_state_display().lower()} run cannot be resumed.")
     # A person who resumes by hand expects the endpoint to work again.
     Pace.objects.filter(editing_model=run.editing_model.peers[0]).update(
         blocked_until=None, failures_in_a_row=0
@@ -161,7 +161,7 @@ def resume(run: Run) -> None:
 def cancel(run: Run) -> None:
     """End the run now, even during an edit. Finished chains are kept."""
     if not run.move(RunState.CANCELLED, reason="", reason_text=""):
-        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be cancelled.")
+        raise NotAllowed(f"A {run.get_state_display().lower()} run cannot be cancelled.")
 
 
 @transaction.atomic
@@ -179,7 +179,7 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
         return 0
     secret_is_public = run.finished_at is not None  # even if the run is being scored again
     if run.is_ended and not run.move(RunState.QUEUED, finished_at=None):
-        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be played again.")
+        raise NotAllowed(f"A {run.get_state_display().lower()} run cannot be played again.")
     # An incomplete trip may hold the image that ended the chain.
     for rows in (Trip.objects, TripStep.objects):
         rows.filter(chain__in=keys, number__gt=F("chain__trips_played")).delete()
@@ -195,7 +195,7 @@ def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
 def recover(run: Run) -> None:
     """Enqueue a search for images of the run that are missing from storage."""
     if not run.is_ended:
-        raise CannotMove(
+        raise NotAllowed(
             f"This run is {run.get_state_display().lower()}: recover its images when it has ended."
         )
     job_queue.enqueue(run.pk, job_queue.RECOVER, queue_of(run.editing_model))
@@ -256,7 +256,7 @@ def _plan_again(run: Run, keys: Sequence[int], secret_is_public: bool) -> None:
 def score_again(run: Run) -> None:
     """Score the run again with the current metrics; scores of other versions are kept."""
     if run.state not in (RunState.FINISHED, RunState.PAUSED):
-        raise CannotMove(f"A {run.get_state_display().lower()} run cannot be scored again.")
+        raise NotAllowed(f"A {run.get_state_display().lower()} run cannot be scored again.")
     # Without their tokens a running job cannot write scores of the old metrics.
     run.chains.update(trips_scored=0, known_at=None, score_token=None, score_lease_until=None)
     Audit.objects.filter(chain__run=run).update(finding={})

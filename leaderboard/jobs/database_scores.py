@@ -1,4 +1,4 @@
-"""Store a run in the database while it is scored and finished.
+"""Store a run in the database while it is being scored and finished.
 
 Each write checks the job's token, so that a job whose lease has lapsed can no longer write.
 """
@@ -245,7 +245,10 @@ class DatabaseScores(ScoreStore):
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
 
     def end_lost_chain(self, chain: PlayedTrips, reason: str) -> None:
-        """End the chain after its last scored trip; it is censored, since this site is at fault."""
+        """End the chain at its last scored trip.
+
+        The chain is censored in the statistics: the fault is this site's.
+        """
         row: Chain = chain.key.chain
         log.error("chain lost", run=self.run.pk, chain=row.pk, why=reason)
         held = Chain.objects.filter(pk=row.pk, score_token=self.token, state=ChainState.PLAYED)
@@ -271,7 +274,9 @@ class DatabaseScores(ScoreStore):
                 setattr(trip, name, getattr(measures[trip.number], name))
         Trip.objects.bulk_update(changed, MEASURES)
 
-    def save_quality(self, chain: PlayedTrips, name: str, values: Sequence[float | None]) -> None:
+    def save_no_reference(
+        self, chain: PlayedTrips, name: str, values: Sequence[float | None]
+    ) -> None:
         row: Chain = chain.key.chain
         row.quality = {**row.quality, name: list(values)}
         row.save(update_fields=["quality"])

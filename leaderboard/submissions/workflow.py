@@ -262,7 +262,7 @@ def withdraw(submission: Submission) -> str:
     model = submission.editing_model
     if model:
         for run in model.runs.unfinished():
-            with suppress(jobs.CannotMove):  # the run has just ended
+            with suppress(jobs.NotAllowed):  # the run has just ended
                 jobs.cancel(run)
         model.runs.withdraw()
         rows = EditingModel.objects.filter(pk=model.pk)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from evaluation.editors.contracts.base import Call, Contract, Request, Settings
-from evaluation.editors.failures import configuration
+from evaluation.editors.failures import misconfigured
 from evaluation.registry import Registry
 
 __all__ = ["CONTRACTS", "Call", "Contract", "Request", "Settings", "as_curl", "find_contract"]
 
 CONTRACTS: Registry[Contract] = Registry(
     "contract",
-    configuration,
+    misconfigured,
     {
         "openai-edits": "evaluation.editors.contracts.openai:OpenAIEdits",
         "openai-generations": "evaluation.editors.contracts.openai:OpenAIGenerations",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from evaluation.editors.failures import configuration
+from evaluation.editors.failures import misconfigured
 from evaluation.net.client import HttpClient, Reply, multipart
 
 # Placeholder of the image's base64; unguessable, so that no prompt can contain it.
@@ -175,14 +175,14 @@ class Contract(ABC):
     def check(self, settings: Settings) -> None:
         """Raise EditorError if no request can be built; the message never quotes the key."""
         if settings.size not in ("input", "omit") and not _SIZE.fullmatch(settings.size):
-            raise configuration('the size must be "input", "omit" or like "1024x1024"')
+            raise misconfigured('the size must be "input", "omit" or like "1024x1024"')
         for name in (settings.image_field, settings.prompt_field):
             if name and not _NAME.fullmatch(name.removesuffix("[]")):
-                raise configuration(f"{name!r} cannot be a field name")
+                raise misconfigured(f"{name!r} cannot be a field name")
         if not re.fullmatch(r"[!-~]*", settings.api_key):
-            raise configuration("the key contains a space or an invalid character")
+            raise misconfigured("the key contains a space or an invalid character")
         if not 0 < settings.timeout <= 3600:
-            raise configuration("the time-out must be between 0 and 3,600 seconds")
+            raise misconfigured("the time-out must be between 0 and 3,600 seconds")
         self._check_extra(settings)
 
     def _check_extra(self, settings: Settings) -> None:
@@ -191,9 +191,9 @@ class Contract(ABC):
             text = json.dumps(extra, allow_nan=False, ensure_ascii=False)
             text.encode()  # lone surrogates can neither be sent nor shown
         except (TypeError, ValueError, RecursionError):
-            raise configuration("the extra parameters are not plain JSON") from None
+            raise misconfigured("the extra parameters are not plain JSON") from None
         if not isinstance(extra, Mapping) or len(text) > MAX_EXTRA_LENGTH:
-            raise configuration(
+            raise misconfigured(
                 "the extra parameters must be a JSON object of up to "
                 f"{MAX_EXTRA_LENGTH:,} characters"
             )
@@ -203,9 +203,9 @@ class Contract(ABC):
         }
         for name in extra:
             if not _NAME.fullmatch(name):
-                raise configuration(f"{name[:64]!r} cannot be the name of an extra parameter")
+                raise misconfigured(f"{name[:64]!r} cannot be the name of an extra parameter")
             if name in reserved:
-                raise configuration(f"the extra parameter {name!r} is set by the benchmark")
+                raise misconfigured(f"the extra parameter {name!r} is set by the benchmark")
 
     def field(self, settings: Settings, what: Literal["image", "prompt"]) -> tuple[str, bool]:
         """Return the name of the image's or prompt's field, and whether it takes a list."""

@@ -24,9 +24,9 @@ from evaluation.editors.base import DEFAULT_SETTINGS, Answer, Editor, EditSettin
 from evaluation.editors.failures import (
     ErrorBody,
     bad_answer,
-    configuration,
     failure,
     hide_key,
+    misconfigured,
     retry_after,
     server_error,
     shorten,
@@ -137,7 +137,7 @@ class HostedEditor(Editor):
         self, image: EncodedImage, prompt: str, seed: int | None, settings: EditSettings
     ) -> Answer:
         if missing := self.missing():
-            raise configuration(f"{self.provider}: " + "; ".join(missing))
+            raise misconfigured(f"{self.provider}: " + "; ".join(missing))
         image, notes = self._enlarged(image)
         request = Request(image, prompt, seed, self._key(), settings)
         started = time.monotonic()

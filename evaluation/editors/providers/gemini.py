@@ -12,7 +12,7 @@ from evaluation.editors.base import Refused
 from evaluation.editors.failures import (
     ErrorBody,
     bad_answer,
-    configuration,
+    misconfigured,
     retry_after,
     server_error,
     shorten,
@@ -107,7 +107,7 @@ class Gemini(HostedEditor):
         try:
             return types.GenerateContentConfig(**options)
         except ValueError as error:
-            raise configuration(f"the row's params are not valid: {shorten(str(error))}") from error
+            raise misconfigured(f"the row's params are not valid: {shorten(str(error))}") from error
 
     def _image_config(self, request: Request) -> dict[str, Any]:
         config: dict[str, Any] = {}

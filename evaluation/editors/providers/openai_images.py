@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from evaluation.editors.failures import configuration
+from evaluation.editors.failures import misconfigured
 from evaluation.editors.payloads import from_base64
 from evaluation.editors.providers.base import Edited, HostedEditor, Meanings, Request, meanings
 
@@ -61,7 +61,7 @@ class OpenAIImages(HostedEditor):
             # The SDK wraps the errors that our own client raises.
             wrapped = error.__cause__ or error
         except TypeError as error:
-            raise configuration(f"the row's params are not valid: {error}") from error
+            raise misconfigured(f"the row's params are not valid: {error}") from error
         else:
             return self._read(response)
         raise wrapped

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from evaluation.editors.failures import (
     ErrorBody,
     bad_answer,
-    configuration,
     failure,
+    misconfigured,
     retry_after,
     server_error,
     shorten,
@@ -222,7 +222,7 @@ class GeminiClient(Client):
         from google.genai import types
 
         if not self.key:
-            raise configuration("JUDGE_KEY is not set")
+            raise misconfigured("JUDGE_KEY is not set")
         return genai.Client(
             api_key=self.key,
             vertexai=False,

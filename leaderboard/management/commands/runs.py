@@ -68,7 +68,7 @@ class Command(BaseCommand):
         for run in runs.values():
             try:
                 self.stdout.write(f"Run {run.pk}: {done.format(act(run))}")
-            except jobs.CannotMove as error:
+            except jobs.NotAllowed as error:
                 refused.append(f"Run {run.pk}: {error}")
         if refused:
             raise CommandError(" ".join(refused))
@@ -101,7 +101,7 @@ class Command(BaseCommand):
 
 def _pause(run: Run, reason: str) -> None:
     if not jobs.pause(run, "person", reason):
-        raise jobs.CannotMove(f"A {run.get_state_display().lower()} run cannot be paused.")
+        raise jobs.NotAllowed(f"A {run.get_state_display().lower()} run cannot be paused.")
 
 
 def _is_outdated(metrics: dict[str, dict[str, Any]]) -> bool:

@@ -90,7 +90,7 @@ class Command(BaseCommand):
                     budget_usd=options["budget_usd"],
                     arm=arm,
                 )
-            except jobs.CannotMove as error:
+            except jobs.NotAllowed as error:
                 raise CommandError(str(error)) from None
             if options["verbosity"]:
                 estimate = model.estimate(

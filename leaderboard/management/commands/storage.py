@@ -26,7 +26,7 @@ class Command(BaseCommand):
             "verify", help="Find images whose file is gone, and files without a row."
         )
         clean = actions.add_parser(
-            "clean", help="Remove images without a reference, and files without a row."
+            "clean", help="Remove unreferenced images, and files without a row."
         )
         clean.add_argument(
             "--hours", type=float, default=24, help="Keep images and files younger than this."
@@ -87,7 +87,7 @@ class Command(BaseCommand):
             raise CommandError(f"There is no run {number}.")
         try:
             jobs.recover(run)
-        except jobs.CannotMove as error:
+        except jobs.NotAllowed as error:
             raise CommandError(f"Run {number}: {error}") from None
         self.stdout.write(f"Run {number}: a worker recovers its images.")
 

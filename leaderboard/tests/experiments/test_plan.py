@@ -104,7 +104,7 @@ def test_a_sealed_suite_cannot_be_used_in_an_experiment():
         experiment.full_clean()
     with pytest.raises(UserFacingError, match="cannot be played"):
         experiments.start(experiment)
-    with pytest.raises(jobs.CannotMove, match="sealed"):
+    with pytest.raises(jobs.NotAllowed, match="sealed"):
         jobs.start(factories.editing_model(), experiment.suite, arm=Arm(seeds="none"))
     assert not Experiment.objects.public().exists()
 

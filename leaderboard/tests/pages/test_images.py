@@ -184,7 +184,7 @@ def test_the_chain_of_a_lost_image_is_played_again_from_there(local):
 
 def test_images_of_a_run_under_way_cannot_be_recovered(admin_client):
     run = jobs.start(factories.editing_model("busy", "noise"), factories.tiny_suite(slug="busy"))
-    with pytest.raises(jobs.CannotMove):
+    with pytest.raises(jobs.NotAllowed):
         jobs.recover(run)
     with pytest.raises(CommandError, match="recover its images when it has ended"):
         call_command("storage", "recover", str(run.pk))
