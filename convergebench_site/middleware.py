@@ -1,4 +1,4 @@
-"""Middleware that limits requests, and that adapts django-rq's pages to our content policy."""
+"""Middleware that limits requests, and that adapts django-rq's pages to our CSP."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import unquote_to_bytes
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
-#: Pages of django-rq. The content policy blocks their inline styles and script, but the pages work
-#: without these.
+#: Pages of django-rq. The CSP blocks their inline styles and script, but the pages work without
+#: these.
 QUEUE_PAGES = ("/admin/queues/", "/admin/django_rq/")
 INLINE = re.compile(
     rb"<style>.*?</style>|<script type=\"text/javascript\">.*?</script>| style=\"[^\"]*\"",
@@ -23,9 +23,9 @@ View = Callable[[HttpRequest], HttpResponseBase]
 
 
 class RequestLimits:
-    """Middleware that rejects bodies that are too long or of unknown length, and zero bytes.
+    """Middleware that rejects NUL bytes, and bodies that are too long or of unknown length.
 
-    PostgreSQL rejects zero bytes with an error, and no valid request contains one.
+    PostgreSQL rejects NUL bytes with an error, and no valid request contains one.
     """
 
     def __init__(self, get_response: View) -> None:

@@ -2,13 +2,13 @@
 
 Cases share images and pairs, so they are not independent. The covariance is the sum of two
 cluster-robust covariances, one by image and one by pair (Cameron, Gelbach & Miller 2011). The paper
-then subtracts what both contain. Here this is done only for cases whose image and pair are in no
-other case: they are counted by pair only. All other cases are counted twice, which makes errors
-rather too large, as is safe with the few images and pairs of a suite.
+then subtracts what both contain. Here a case that shares neither image nor pair with another case
+counts once, by pair. All others count twice. Standard errors are then rather too large, which is
+the safe side for the few images and pairs of a suite.
 
 Two pseudo-clusters are added for each model, one that ends at once and one that lasts, as Agresti &
-Coull (1998) do for a share. Without them, a model that never failed would have a standard error of
-0.
+Coull (1998) do for proportions. Without them, a model that never failed would have a standard error
+of 0.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SEED = 2026
 MIN_IMAGES, MIN_PAIRS, MIN_FREEDOM = 10, 12, 5
 
 
-# The size of a pseudo-cluster. It is so large that intervals also contain true values near the ends
-# of the range.
+# The size of a pseudo-cluster. Large enough that intervals also cover true values near the ends of
+# the range.
 PSEUDO = 1.3
 
 
@@ -141,8 +141,8 @@ class Design:
     def _pseudo_clusters(self, values: Floats, scale_end: float | Floats) -> tuple[Floats, Floats]:
         """Return the rows of S for a cluster that ends at once and for a cluster that lasts.
 
-        Means are squared, so that pseudo-clusters matter near the ends of the range, where almost
-        all cases agree, and hardly in the middle, where the spread of the cases is enough.
+        The means are squared, so pseudo-clusters matter near the ends of the range, where almost
+        all cases agree, and hardly in the middle.
         """
         ends = np.broadcast_to(np.asarray(scale_end, dtype=float), values.shape[1:])
         means = np.clip(self.mean(values), 0, ends)

@@ -1,8 +1,8 @@
 """Annotations of an image: its face, free floor, wall and sky, and written words.
 
 Coordinates are fractions of the image's width and height, from the upper left corner. Curators
-draw the annotations. Reference editors draw in annotated places. Metrics and witnesses examine
-the annotated face. A pair that needs a place is played only on images with this place.
+draw the annotations. Reference editors draw in annotated places. Metrics and witnesses (detectors)
+examine the annotated face. A pair that needs a place is played only on images with this place.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ class Turn:
 class EditSettings:
     """Settings of an edit that differ from the editor's own.
 
-    `size` is one of TIERS; empty: about the size of the image. `history` is the conversation to
-    continue, with clean images; None: the edit is sent alone. `floor` replaces the edit by one
-    pass through the model's autoencoder.
+    `size` is a key of `sizes.TIERS`; empty: about the size of the image. `history` is the
+    conversation to continue, with clean images; None: the edit is sent alone. `floor` replaces the
+    edit by one pass through the model's autoencoder; the `floor` of annotations is free ground.
     """
 
     temperature: float | None = None
@@ -82,8 +82,8 @@ class EditContext:
     """Inputs of an edit besides image, prompt and seed.
 
     `settings` shape the request. The other fields are for reference editors and are never sent:
-    `before` is the image before the forward edit that is now undone, `annotations` are those of the
-    source image.
+    `before` is the image before the forward edit that is being undone, `annotations` are those of
+    the source image.
     """
 
     before: EncodedImage | None = None
@@ -135,7 +135,7 @@ class Editor(ABC):
 
     @property
     def tiers(self) -> Collection[str]:
-        """The TIERS that a request can name."""
+        """The keys of `sizes.TIERS` that a request can name."""
         return ()
 
     def unable(self, settings: EditSettings) -> list[str]:

@@ -24,8 +24,8 @@ Owner = TypeVar("Owner")
 # Images in one batch. Unless images are large, the next batch is decoded while one is measured. A
 # GPU gets larger batches, because a network processes a batch in one pass.
 BATCH, GPU_BATCH, LARGE_BATCH = 8, 16, 4
-#: glibc's options: the sizes from which it returns freed blocks, and free memory at the end of the
-#: heap, to the system.
+#: glibc's options: the sizes above which freed blocks, and the free end of the heap, go back to
+#: the system.
 M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
 BLOCK = 2 * 2**20
 

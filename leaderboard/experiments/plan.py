@@ -36,13 +36,14 @@ class PlannedRun:
 
     arm: ExperimentArm
     model: EditingModel
+    #: `core` names the object of the evaluation package, here and in the models.
     core: Arm
     existing: Run | None
     estimate: Estimate
 
 
 def resolved_arms(experiment: Experiment) -> dict[str, Arm]:
-    """Return the arms with their current prompts and versions filled in.
+    """Return the arms with their prompts and clean-up version filled in.
 
     Raises UserFacingError if something is missing.
     """
@@ -110,7 +111,10 @@ def _check(model: EditingModel, arms: Mapping[str, Arm]) -> None:
 
 
 def _existing_run(arm: ExperimentArm, model: EditingModel, core: Arm) -> Run | None:
-    """Return the arm's existing run; the default arm may use a finished run of the suite."""
+    """Return the arm's existing run, if any.
+
+    An arm with default settings may use a finished run of the suite.
+    """
     run = arm.runs.filter(editing_model=model).order_by("-pk").first()
     if run or not core.is_default:
         return run
@@ -177,12 +181,12 @@ def store(file: ExperimentFile) -> Experiment:
     """
     if file.trips or file.cases or file.limit:
         raise ExperimentError(
-            "trips, cases and limit work only in the shell: freeze a suite of these cases and "
-            "name it"
+            "trips, cases and limit work only in the shell; here, freeze a suite of these cases "
+            "and set `suite` to it"
         )
     suite = find_suite(file.suite, Suite.objects.playable().defer("definition"))
     if suite is None:
-        raise ExperimentError(f"there is no open suite {file.suite!r} here")
+        raise ExperimentError(f"there is no playable suite {file.suite!r} here")
     models = EditingModel.objects.in_bulk(file.models, field_name="slug")
     if unknown := [slug for slug in file.models if slug not in models]:
         raise ExperimentError(f"there is no editing model {', '.join(unknown)} here")

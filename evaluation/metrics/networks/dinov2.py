@@ -42,11 +42,11 @@ def dinov2(file: Path) -> Any:
         image_size=518,
         patch_size=PATCH,
     )
-    # A network on "meta" has no values, so none can stay random.
+    # Built on "meta", without values, so that no weight can stay random.
     with torch.device("meta"):
         network = Dinov2Model(config)
-    # Other tensors are cloned, because a single tensor in the mapped file would keep the whole file
-    # in memory. Matrices are copied later, when they are packed for the CPU.
+    # All tensors but large matrices are cloned: a single tensor of the mapped file would keep the
+    # whole file in memory. Matrices are copied later, when they are packed for the CPU.
     state = {
         transformers_name(name): values
         if min(values.shape) > PATCH and values.dim() == 2
