@@ -24,7 +24,7 @@ api = FastAPI()
 
 @api.post("/v1/images/edits")
 def edits(image: UploadFile, prompt: Annotated[str, Form()]) -> dict[str, list[dict[str, str]]]:
-    """Serve the contract “OpenAI, images/edits”."""
+    """Serve the API format “OpenAI, images/edits”."""
     answer = io.BytesIO()
     edit(Image.open(image.file).convert("RGB"), prompt).save(answer, "PNG")
     return {"data": [{"b64_json": base64.b64encode(answer.getvalue()).decode()}]}

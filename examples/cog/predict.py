@@ -1,6 +1,6 @@
-"""An editing endpoint with Cog. Put your model into `edit`, run `cog build` and serve the image.
+"""An editing endpoint with Cog. Put your model into `edit`, run `cog build` and serve it.
 
-Submit it under the contract “Cog predictions”, with its address without /predictions.
+Submit it with the API format “Cog predictions”, with its address without /predictions.
 """
 
 import tempfile

@@ -45,8 +45,8 @@ class StandingOut(StandingNumbers, Schema):
     rank_low: int | None
     rank_high: int | None
     tier: str | None = Field(
-        description="Class letter. A class contains the models whose possible ranks overlap with "
-        "those of its first model."
+        description="Class letter. A class is its best model and the next ones, as long as their "
+        "possible ranks overlap with the best model’s."
     )
     p_first: float | None = Field(description="Probability of being first.")
     method_version: str

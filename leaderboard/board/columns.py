@@ -127,22 +127,22 @@ def _half_life_bound(name: str) -> Callable[[BoardRow], float | None]:
     return value
 
 
-TIERS = (
-    "A class contains the models whose possible ranks overlap with those of its first model. "
-    "Filters never change a class."
+CLASS = (
+    "the class: its best model and the next ones, as long as their possible ranks overlap with "
+    "the best model’s. Filters never change a class."
 )
 COLUMNS: tuple[Column, ...] = (
     Column("group", lambda row: row.group, "ranked, unranked or reference", in_api=True, type=str),
     Column(
         "rank",
         _standing_field("rank"),
-        f"Models that cannot be distinguished share a rank. The letter is the class. {TIERS}",
+        f"Models that cannot be distinguished share a rank. The letter is {CLASS}",
         label="Rank",
         largest_first=False,
     ),
     Column("rank_low", _standing_field("rank_low"), "The best possible rank."),
     Column("rank_high", _standing_field("rank_high"), "The worst possible rank."),
-    Column("tier", _standing_field("tier"), TIERS),
+    Column("tier", _standing_field("tier"), f"The letter of {CLASS}"),
     Column(
         "name",
         lambda row: row.model.name,
@@ -343,7 +343,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "refusals",
         lambda row: row.refusals,
-        "The share of chains that the model refused.",
+        "The share of chains in which the model refused an edit.",
         in_api=True,
         label="Refused",
         text=formatting.percent,

@@ -172,7 +172,10 @@ def answer(ranked: Sequence[BoardRow], filters: BoardFilters) -> str:
     leaders = sum(row.standing.rank == 1 for row in ranked if row.standing)
     if leaders > 1 and first.rank == 1:
         names = formatting.listed([row.model.name for row in best[:leaders]], total=leaders)
-        return f"{among}{names} share first place; the longest lasts {lasts}."
+        tied = [row.standing.half_life for row in best[:leaders] if row.standing]
+        if len({formatting.in_trips(half_life, trips) for half_life in tied}) == 1:
+            return f"{among}{names} share first place: they last {lasts}."
+        return f"{among}{names} share first place; {best[0].model.name} lasts {lasts}."
     name = best[0].model.name
     if _is_inconclusive(first, trips):
         return (
@@ -244,7 +247,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         title=finding if editing else f"Reference editors: {finding[:1].lower()}{finding[1:]}",
         subtitle=f"How much of the image is left after each round trip, by {label}; mean over "
         "cases with 95\u00a0% band. "
-        "0\u00a0% is a blank card of the image’s mean colour.",
+        "0\u00a0%: no better than a blank card of the image’s mean colour.",
         about=about(filters, [*models, *groups[REFERENCE]]),
         file_name=f"{filters.suite.key}-{filters.metric}-curves",
     )

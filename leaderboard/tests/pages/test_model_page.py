@@ -48,7 +48,7 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
         "Where it lasts longest",
         "Where chains end up",
         "How this was measured",
-        "never that it always does",
+        "but not that it does",
         "Reproduce this run",
     ):
         assert heading in page, heading

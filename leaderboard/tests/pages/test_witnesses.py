@@ -124,7 +124,7 @@ def test_the_method_states_the_abilities_and_error_rates_of_witnesses(client):
     assert 'id="witnesses"' in page
     assert "glasses, hats, earrings and necklaces on an annotated face" in page
     assert "a red ball instead" in page
-    assert "The real rows come from <b>one chain</b>" in page
+    assert "The rows “on the real chain” come from <b>one chain</b>" in page
     assert "hat undone? (on the real chain)" in page
 
 
