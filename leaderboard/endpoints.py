@@ -108,13 +108,13 @@ def count_submission(email: str, address: str | None, url: str) -> str | None:
     if subject := Use.objects.take("probe", subjects, settings.PROBES_PER_DAY):
         limit = settings.PROBES_PER_DAY
         return (
-            f"The limit of {limit} tests in 24 hours is reached for {subject}. Please come "
+            f"Tests of {subject} have reached the limit of {limit} in 24 hours. Please come "
             "back tomorrow."
         )
     limit = settings.SUBMISSIONS_PER_DAY
     subject = Use.objects.take("submission", subjects, limit)
     return subject and (
-        f"The limit of {limit} submissions in 24 hours is reached for {subject}. "
+        f"Submissions from {subject} have reached the limit of {limit} in 24 hours. "
         "A submission whose test failed does not count: correct it on its own page."
     )
 

@@ -123,7 +123,7 @@ def accept(form: ContributionForm, address: str | None) -> ContributedRun:
         "your network address": f"network {network}",
     }
     if subject := Use.objects.take("contributed run", subjects, limit):
-        raise NotAccepted(f"The limit of {limit} runs in 24 hours is reached for {subject}.")
+        raise NotAccepted(f"Runs from {subject} have reached the limit of {limit} in 24 hours.")
     file: UploadedFile = form.cleaned_data["bundle"]
     contribution: ContributedRun = form.save(commit=False)
     contribution.remote_address, contribution.bytes = address, file.size or 0

@@ -280,7 +280,7 @@ def count_upload(address: str | None) -> str | None:
     if not Use.objects.take("uploaded chain", {"your network address": network}, limit):
         return None
     return (
-        f"The limit of {limit} chains in 24 hours is reached for your network address. "
+        f"Chains from your network address have reached the limit of {limit} in 24 hours. "
         "On your own machine there is no limit: use convergebench score."
     )
 

@@ -220,7 +220,7 @@ def test_the_judge_stops_at_its_budget(fake, budget):
 def test_a_slow_judge_delays_a_run_only_for_its_time_limit(fake):
     judge = Judge(fake.client(), budget_seconds=0.0)
     assert judge.examine(TRIP_MADE) is None
-    assert "time" in judge.stopped
+    assert "budget of 0 seconds" in judge.stopped
     judge = Judge(fake.client(), budget_seconds=60)
     first = judge.examine(TRIP_MADE)
     kept = judge.answers.all()
@@ -228,7 +228,7 @@ def test_a_slow_judge_delays_a_run_only_for_its_time_limit(fake):
         judge.answers.save(key, replace(one, seconds=40))
     assert judge.examine(TRIP_MADE) == first  # stored answers are still used
     assert judge.examine(TripToJudge(BARE, BARE, HATTED, OTHER, HAT)) is None
-    assert "time of 60 seconds" in judge.stopped
+    assert "budget of 60 seconds" in judge.stopped
 
 
 def test_without_a_token_count_an_upper_bound_is_charged(fake):

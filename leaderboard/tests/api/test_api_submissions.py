@@ -168,7 +168,7 @@ def test_page_and_api_share_a_quota(client, suite, secret, settings, valkey):
     assert post(client, "", fields(suite), secret).status_code == 201
     answer = post(client, "", fields(suite, name="Another one"), secret)
     assert answer.status_code == 429
-    assert "the limit is 1" in answer.json()["detail"]
+    assert "the limit of 1 " in answer.json()["detail"]
     assert Submission.objects.count() == 1
 
 

@@ -171,7 +171,7 @@ def test_unknown_and_too_many_models_are_named(client, suite, runs):
     for number in range(6):
         make_run(f"More {number}", suite, 2)
     html = page(client, "?models=long,nobody,<b>,short,twin,more-0,more-1,more-2,more-3,more-4")
-    assert "“nobody” has no results here" in html
+    assert "“nobody” has no results on this suite" in html
     assert "At most 6 models" in html
     assert "<b>”" not in html
 

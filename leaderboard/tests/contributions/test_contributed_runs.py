@@ -265,7 +265,7 @@ def test_quotas_hold_and_too_many_waiting_runs_are_refused(client, suite, packed
         assert contribute(client, packed, name="Two").status_code == 302
         ContributedRun.objects.update(state="refused")
         again = contribute(client, packed, name="Three")
-        assert b"The limit of 2 runs in 24 hours is reached for" in again.content
+        assert b"have reached the limit of 2 in 24 hours" in again.content
     with override_settings(CONTRIBUTED_BYTES=100):
         assert b"is larger than 0 MB" in contribute(client, packed, name="Four").content
 

@@ -63,7 +63,7 @@ def test_changed_answers_are_shown_in_the_admin_and_on_the_models_page(
     assert change.changed
     week_ago = timezone.now() - timedelta(days=7)
     dates = f"between {week_ago:%-d %B %Y} and {timezone.now():%-d %B %Y}"
-    assert f"Answers changed {dates}: usable trips by " in change.sentence
+    assert f"Answers changed {dates}: usable trips (" in change.sentence
     assert " differ by -" in change.sentence
     for page in (model.get_absolute_url(), reverse("admin:leaderboard_run_today")):
         assert f"Answers changed {dates}" in admin_client.get(page).content.decode()

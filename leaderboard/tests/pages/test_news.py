@@ -66,7 +66,7 @@ def test_a_model_that_moves_is_listed_with_both_ranks(suite):
         ("moved", None, 2, "Mover is no longer ranked on Demo v1"),
         ("moved", 2, None, "Mover is now ranked on Demo v1: rank 2"),
         ("added", 2, None, "Mover is new on Demo v1: rank 2, half-life 4.0"),
-        ("again", 2, 1, "Mover was played again on Demo v1: rank 2, it was 1, half-life 4.0"),
+        ("again", 2, 1, "Mover was played again on Demo v1: rank 2 (before: 1), half-life 4.0"),
         ("left", None, 1, "Mover is no longer on Demo v1"),
     ):
         row.kind, row.rank, row.rank_before = kind, now, before

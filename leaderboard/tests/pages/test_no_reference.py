@@ -62,7 +62,7 @@ def test_the_page_states_the_finding_and_links_to_images(
     assert "30.0 → 25.0, rated <b>better</b>" in page
     assert "elsewhere, imported as a score file" in page
     assert f"the judge calls {percent(1.0)} of the clearly damaged images worn" in page
-    assert "some-model-1 was shown single sources" in page
+    assert "some-model-1 saw one image at a time" in page
     assert page.count("not run") >= 2  # NIQE and PIQE, in the list of metrics
     other = client.get("/no-reference/?metric=musiq&model=noise&trip=5&since=first")
     assert "rated <b>worse</b>" in other.content.decode()
@@ -74,7 +74,7 @@ def test_retention_is_by_the_headline_in_any_order_of_keys(run: int) -> None:
     results = {"overall": {"retention": [0.9] * TRIPS}, "clip": {"retention": [0.1] * TRIPS}}
     Chain.objects.filter(run=run).update(results=results)
     (line,) = pages.lines_of(Suite.objects.get())
-    assert {one["kept"] for one in pages.judged(line, "brisque", TRIPS)} == {0.9}
+    assert {one["kept"] for one in pages.rated_images(line, "brisque", TRIPS)} == {0.9}
 
 
 def test_unknown_parameters_are_not_cached(run: int, client: Client) -> None:

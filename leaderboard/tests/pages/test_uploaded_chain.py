@@ -63,7 +63,7 @@ def test_retention_is_shown_with_the_part_that_lost_most():
     metrics = {name: {"label": name.upper(), "retention": [q]} for name, q in kept.items()}
     left = f"After 1 round trip, {percent(0.47)} of the image is left"
     assert uploaded_chains.finding(metrics, "overall", 1) == f"{left}; most lost: face"
-    assert uploaded_chains.finding(metrics, "psnr", 1).endswith("of the image is left by PSNR")
+    assert uploaded_chains.finding(metrics, "psnr", 1).endswith("of the image is left (PSNR)")
     intact = {name: {"label": name, "retention": [1.0]} for name in kept}
     assert uploaded_chains.finding(intact, "overall", 1).endswith("of the image is left")
 
@@ -198,7 +198,7 @@ def test_uploads_have_a_daily_quota_for_each_address(client, valkey, settings):
     assert send(client, {"a.png": source, "b.png": one}).status_code == 302
     again = send(client, {"a.png": source, "b.png": one})
     assert again.status_code == 429
-    assert "The limit of 1 chains" in again.content.decode()
+    assert "reached the limit of 1 in" in again.content.decode()
     assert UploadedChain.objects.count() == 1
     UploadedChain.objects.all().delete()  # nothing gives a use back but time
     assert send(client, {"a.png": source, "b.png": one}).status_code == 429

@@ -307,7 +307,7 @@ def test_withdrawing_refunds_no_submission(client, suite, settings, valkey):
     workflow.withdraw(Submission.objects.get())
     answer = client.post(reverse("submit"), form_fields(suite, name="Another"))
     assert answer.status_code == 422
-    assert "the limit is 1" in answer.content.decode()
+    assert "the limit of 1 " in answer.content.decode()
 
 
 @pytest.mark.django_db
@@ -320,7 +320,7 @@ def test_a_failed_test_refunds_the_submission_and_a_passed_one_does_not(suite, s
     failed.refresh_from_db()
     assert failed.state == State.PROBE_FAILED
     assert count_submission(failed.email, None, url) is None
-    with pytest.raises(NotPossible, match="the limit is 1"):
+    with pytest.raises(NotPossible, match="the limit of 1 "):
         workflow.test_again(failed)
 
 
@@ -330,7 +330,7 @@ def test_submissions_that_fail_are_limited_by_their_tests(settings):
     url = "https://93.184.216.34/v1"
     for number in range(2):
         assert count_submission(f"{number}@example.org", None, url) is None
-    assert "2 tests in 24 hours is reached for this endpoint" in count_submission(
+    assert "Tests of this endpoint have reached the limit of 2 in 24 hours" in count_submission(
         "2@example.org", None, url
     )
 

@@ -184,7 +184,7 @@ def test_a_quota_is_refused_with_its_numbers(client, suite, settings, valkey):
         reverse("submit"), form_fields(suite, name="Another one", email="ADA@example.org")
     )
     assert answer.status_code == 422
-    assert "the limit is 1" in answer.content.decode()
+    assert "the limit of 1 " in answer.content.decode()
     assert Submission.objects.count() == 1
 
 
