@@ -6,12 +6,14 @@ import hashlib
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from leaderboard.exports import datasets
 from leaderboard.models import Run
 from leaderboard.testing import factories
 from leaderboard.testing.played import play
@@ -63,3 +65,17 @@ def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(CommandError, match="is not empty"):
         call_command("export_results", "dataset", str(tmp_path))
+
+
+def test_preferences_within_a_chain_are_between_consecutive_trips():
+    chain: Any = SimpleNamespace(run=1)
+    trips: list[Any] = [SimpleNamespace(number=number) for number in (1, 2, 3)]
+    image: Any = None
+    images = [
+        datasets.ScoredImage(chain, trip, image, {"psnr": 1 - trip.number / 10}) for trip in trips
+    ]
+    pairs = [
+        (better.trip.number, worse.trip.number)
+        for better, worse, _ in datasets._preferences(images)
+    ]
+    assert pairs == [(1, 2), (2, 3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 
 import pytest
 from django.urls import reverse
@@ -192,6 +193,13 @@ def test_the_worked_example_matches_the_code():
     assert times["A slow decline"] == pytest.approx(6 + 0.06 / 0.09, abs=0.01)
     assert (worked["usable_trips"], worked["half_life"]) == ("4.2", "3.0")
     assert worked["path"].count("V") == 5
+    # The drawn curve encloses the usable trips.
+    width, height = texts.DRAWING_SIZE
+    numbers = [int(number) for number in re.findall(r"[HV](\d+)", worked["path"])]
+    ends, losses = [0, *numbers[::2]], [0, *numbers[1::2]]
+    steps = zip(pairwise(ends), losses, strict=True)
+    area = sum((to - start) * (1 - loss / height) for (start, to), loss in steps)
+    assert area / width * texts.TRIPS == pytest.approx(float(worked["usable_trips"]), abs=0.1)
 
 
 def test_the_changelog_names_suites_and_the_metrics_in_use(client):

@@ -202,7 +202,13 @@ def test_voters_receive_the_same_for_every_model_except_the_pixels(board, browse
         seen_models |= {trip.chain.run.editing_model.slug for trip in pair}
         source = vote.question.case.image.stored
         sent = everything_sent(browser, question)
-        assert set(sent) == {"source", "left", "right"}
+        first, second = (trip.restored for trip in pair)
+        left, right = (first, second) if vote.first_left else (second, first)
+        stored_by_side = {"source": source, "left": left, "right": right}
+        assert set(sent) == set(stored_by_side)
+        for side, (_, data, _) in sent.items():
+            size = (source.width, source.height)
+            assert data == ballots.read_image(stored_by_side[side], size), side
         for headers, data, address in sent.values():
             seen_text += f"{headers} {address}"
             heads.add(str(sorted((k, v) for k, v in headers.items() if k != "Content-Length")))
