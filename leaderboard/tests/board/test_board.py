@@ -61,6 +61,14 @@ def test_the_board_is_ordered_by_usable_trips_even_if_no_half_life_is_reached(su
     ]
 
 
+def test_a_shared_first_place_names_whose_half_life_it_gives(client, suite):
+    make_run("Aurora", suite, 4, rank=1)
+    make_run("Borealis", suite, 4, rank=1)
+    assert "share first place: they last " in page(client)
+    make_run("Cascade", suite, 5, rank=1)
+    assert "share first place; Cascade lasts " in page(client)
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
