@@ -21,7 +21,8 @@ from evaluation.errors import first_error
 AREAS = ("floor", "wall", "sky", "surface", "water")
 #: Cropping drops a box if less than this share of it is left.
 KEPT_SHARE = 0.5
-#: Decimals of coordinates, rounded so that all machines agree: a twentieth of a pixel at 4K.
+#: Coordinates are rounded to so many decimals (a twentieth of a pixel at 4K), so that all
+#: machines agree.
 DIGITS = 5
 
 

@@ -179,8 +179,8 @@ def _result_context(chain: UploadedChain) -> dict[str, Any]:
         trips,
         id="own",
         title=finding(metrics, names[0], trips) if first else "No metric could be run",
-        subtitle="Share of the image kept after each trip, one line for each metric. 0 % is a "
-        "blank card of the source’s mean colour.",
+        subtitle="Share of the image kept after each trip, one line for each metric. At "
+        "0 %, it is no better than a blank card of the source’s mean colour.",
     )
     return {
         "chart": chart if curves else None,

@@ -1,4 +1,4 @@
-"""Pages that come with libraries live under the same content policy as our own."""
+"""Pages that come with libraries live under the same Content Security Policy as our own."""
 
 from __future__ import annotations
 
