@@ -166,6 +166,11 @@ FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
 
 # --- Database -------------------------------------------------------------------------
 DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'site.sqlite3'}")}
+if "ENGINE" not in DATABASES["default"]:
+    raise ImproperlyConfigured(
+        "DATABASE_URL is not the address of a database, such as postgres://user@host/name or "
+        "sqlite:////folder/site.sqlite3. Unset it to use SQLite in DATA_DIR."
+    )
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = {
         # Writers wait for the lock at BEGIN instead of failing within a transaction.

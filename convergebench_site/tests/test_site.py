@@ -225,6 +225,14 @@ def test_two_processes_that_start_at_once_share_their_secrets(tmp_path):
     assert (tmp_path / "var" / "secret_key").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("address", ["", "word-only"])
+def test_an_unusable_database_address_is_named(address, tmp_path):
+    done = python(
+        "import convergebench_site.settings", DATABASE_URL=address, DATA_DIR=str(tmp_path)
+    )
+    assert "ImproperlyConfigured: DATABASE_URL is not the address" in done.stderr
+
+
 def test_stored_files_are_readable_by_their_owner_only(tmp_path):
     folder = tmp_path / "data"
     done = python(

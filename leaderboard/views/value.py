@@ -239,7 +239,11 @@ def _figure(points: Sequence[Point], cost: Cost, trips: int) -> Figure:
                 "tickvals": axis_ticks(trips),
                 "range": [-0.03 * trips, 1.08 * trips],
             },
-            annotations=[_name_label(point, logarithmic) for point in named],
+            # Where names would overlap, the page hides the later one.
+            annotations=[
+                _name_label(point, logarithmic)
+                for point in sorted(named, key=lambda point: not point.best)
+            ],
         ),
     }
 
@@ -320,6 +324,7 @@ def _links(points: Sequence[Point]) -> list[Figure]:
 
 def _name_label(point: Point, log: bool) -> Figure:
     return {
+        "name": "point name",
         "text": plain(point.name),
         "x": log10(point.cost) if log else point.cost,
         "y": point.height,

@@ -81,9 +81,10 @@ async function draw(plot) {
     if (numbers) numbers.open = true;
     return;
   }
-  const redraw = (paper = false) => {
+  const redraw = async (paper = false) => {
     const { data, layout } = themed(figure, plot.clientWidth, paper === true);
-    return library.react(plot, data, layout, config);
+    await library.react(plot, data, layout, config);
+    hideOverlappingNames(plot, layout);
   };
   await redraw();
   plot.dataset.drawn = "";
@@ -96,6 +97,20 @@ async function draw(plot) {
   }).observe(plot);
   offerChoice(chart, figure, redraw);
   offerDownloads(chart, library, figure);
+}
+
+// Names beside close points would cover each other: the later one is hidden. The point's own text
+// and the table still name it.
+function hideOverlappingNames(plot, layout) {
+  const shown = [];
+  for (const label of plot.querySelectorAll(".annotation")) {
+    if (layout.annotations[label.dataset.index]?.name !== "point name") continue;
+    const box = label.getBoundingClientRect();
+    const covers = shown.some((other) => box.left < other.right && other.left < box.right
+      && box.top < other.bottom && other.top < box.bottom);
+    if (covers) label.style.visibility = "hidden";
+    else shown.push(box);
+  }
 }
 
 // The legend's buttons show and hide curves. The choice is stored in the figure, so a redraw keeps it.

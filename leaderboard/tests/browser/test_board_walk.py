@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -162,6 +163,32 @@ def test_a_cheap_open_model_is_found_shared_and_its_column_explained(board, visi
     wide.page.wait_for_url(re.compile("/value/"))
     wide.see_chart()
     assert wide.faults() == []
+
+
+def test_names_of_close_points_do_not_cover_each_other_on_a_phone(visit):
+    suite = make_suite()
+    for name, price, half_life in (
+        ("Cheap", "0.01", 3),
+        ("Two that are close", "0.05", 9),
+        ("The other of the two", "0.052", 9.1),
+        ("Dear", "0.2", 12),
+    ):
+        make_run(make_model(name, price_per_edit=price), suite, half_life)
+    seen = visit("/value/", size=PHONE)
+    seen.see_chart()
+    boxes = seen.page.evaluate(
+        "[...document.querySelectorAll('.annotation')]"
+        ".filter((label) => getComputedStyle(label).visibility !== 'hidden')"
+        ".map((label) => label.getBoundingClientRect().toJSON())"
+    )
+    assert len(boxes) > 1
+    for one, other in itertools.combinations(boxes, 2):
+        assert (
+            one["right"] <= other["left"]
+            or other["right"] <= one["left"]
+            or one["bottom"] <= other["top"]
+            or other["bottom"] <= one["top"]
+        )
 
 
 @pytest.fixture
