@@ -64,8 +64,9 @@ class EditSettings:
     """Settings of an edit that differ from the editor's own.
 
     `size` is a key of `sizes.TIERS`; empty: about the size of the image. `history` is the
-    conversation to continue, with clean images; None: the edit is sent alone. `floor` replaces the
-    edit by one pass through the model's autoencoder; the `floor` of annotations is free ground.
+    conversation to continue, with images cleaned by `clean_wire`; None: the edit is sent alone.
+    `floor` replaces the edit by one pass through the model's autoencoder. (The `floor` in
+    annotations is something else: free ground.)
     """
 
     temperature: float | None = None
@@ -94,7 +95,8 @@ class EditContext:
 class Editor(ABC):
     """A model or program that edits images by prompts. Threads may share one editor."""
 
-    #: The RQ queue of its jobs: "edits" (remote, or little computation) or "gpu" (a local network).
+    #: The RQ queue of the editor's jobs: "edits" (remote, or little computation), or "gpu" (a
+    #: network that runs here).
     queue: ClassVar[str] = "edits"
 
     def send(
@@ -104,9 +106,10 @@ class Editor(ABC):
         seed: int | None = None,
         context: EditContext | None = None,
     ) -> Answer:
-        """Clean the image and send it to the editor: the entry point of runs, probes and audits.
+        """Clean the image and send it to the editor.
 
-        Only reference editors use more of `context` than its settings.
+        Runs, probes (tests of an endpoint) and audits (tests for cheating) all call this. Only
+        reference editors use more of `context` than its settings.
         """
         settings = context.settings if context else DEFAULT_SETTINGS
         if settings == DEFAULT_SETTINGS:
@@ -157,7 +160,7 @@ class Editor(ABC):
         return []
 
     def describe(self) -> dict[str, Any]:
-        """Return all settings that affect answers, for the provenance, without secrets."""
+        """Return all settings that affect answers, without secrets. Runs store them."""
         return {}
 
     def close(self) -> None:

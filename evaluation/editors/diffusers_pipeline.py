@@ -119,7 +119,7 @@ class DiffusersPipeline(Editor):
 
     @cached_property
     def _autoencoder(self) -> Any:
-        """Load only the pipeline's autoencoder: the rest may not fit into memory."""
+        """The pipeline's autoencoder, loaded alone: the whole pipeline may not fit into memory."""
         folder = self._folder()
         if folder is None or not (folder / "vae").is_dir():
             raise misconfigured(f"{self.checkpoint} has no autoencoder: the folder vae is missing")
@@ -252,7 +252,10 @@ class DiffusersPipeline(Editor):
 
     @contextmanager
     def _translated_errors(self, loaded: _Loaded, image: EncodedImage) -> Iterator[None]:
-        """Translate the pipeline's errors. Out of GPU memory is retried with more offloading."""
+        """Translate the pipeline's errors.
+
+        If GPU memory runs out, the next attempt keeps less of the model on the GPU.
+        """
         import torch
 
         try:
@@ -330,7 +333,10 @@ def _dtype(torch: Any) -> Any:
 
 
 def _check_memory(folder: Path, bytes_per_weight: int) -> None:
-    """Raise EditorError if the model cannot fit: the kernel would kill the worker."""
+    """Raise EditorError if the model is larger than the free memory.
+
+    Otherwise the kernel would kill the worker.
+    """
     import psutil
 
     on_disk = sum(file.stat().st_size for file in folder.rglob("*.safetensors"))

@@ -20,7 +20,8 @@ from evaluation.content.annotations import UNANNOTATED, Annotations
 Box: TypeAlias = tuple[int, int, int, int]
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 
-# Least visible contrast: the mean absolute difference (of 255) to the pixels below a drawing.
+# Smallest visible contrast: the mean absolute difference (of 255) between a drawing and the pixels
+# under it.
 CONTRAST = 70
 LIGHTER, DARKER = 255, 0
 

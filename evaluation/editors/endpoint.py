@@ -27,12 +27,12 @@ MAX_ANSWER_PIXELS = 17_000_000
 
 @dataclass(eq=False)
 class Endpoint(Settings, Editor):
-    """Edits by calling a submitted address, as its Settings describe.
+    """Edits by calling a submitted address, as the inherited Settings describe.
 
     `allow_local` is the development switch: it allows http, this machine and the local network.
     `deny` names our own hosts and addresses. `price` is in USD per edit. `group` is part of the
-    idempotency keys: with a run's id, an edit repeated after a crash keeps its key and is billed
-    once.
+    idempotency keys. If it is the run's id, an edit that is repeated after a crash keeps its key,
+    so that the endpoint can bill it once.
     """
 
     takes_temperature: ClassVar[bool] = True

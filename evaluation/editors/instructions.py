@@ -36,7 +36,7 @@ CLEARLY_RED = 40
 # Text is scaled to fill this share of its box.
 FILL_SHARE = 0.9
 BOLD = 0.04  # stroke added on every side, as a share of the font size
-# Only the pixels that differ most from the background are surely ink; the rest may be soft edges.
+# Only the pixels that differ most from the background are surely ink; others may be soft edges.
 INK_SHARE = 0.04
 
 
@@ -57,7 +57,8 @@ _VERBS = {
 class Instruction:
     """A rule to follow, or to undo, and its subject.
 
-    The subject is an operator, a drawing, a tint or a text.
+    The rule determines the kind of subject: an operator, a drawing, a tint, two colour channels,
+    a text or a factor.
     """
 
     rule: Rule
@@ -198,7 +199,7 @@ def _normalised(prompt: str) -> str:
 
 @cache
 def _catalogue_instructions() -> dict[str, Instruction]:
-    """Map every wording of the pairs with a rule to its instruction."""
+    """Map every prompt of the catalogue's edit pairs that have rules to its instruction."""
     instructions: dict[str, Instruction] = {}
     for pair in catalog.edit_pairs():
         for step in pair.steps:
@@ -251,7 +252,7 @@ def fill_in(image: Image.Image, mask: Mask) -> Image.Image:
 
 
 def hole_margin(image: Image.Image) -> int:
-    """Return by how many pixels to widen a hole, because earlier damage smears edges."""
+    """Return by how many pixels to widen a hole: earlier damage may have smeared its edges."""
     return max(2, min(image.size) // 128)
 
 
@@ -269,7 +270,7 @@ def follow(
     places: Annotations = UNANNOTATED,
     fill: FillIn = fill_in,
 ) -> Image.Image:
-    """Edit the image by rule and change nothing else; `fill` paints over removed objects."""
+    """Follow the instruction and change nothing else; `fill` paints over removed objects."""
     rule, subject, undo = instruction.rule, instruction.subject, instruction.undo
     match rule.do:
         case "turn":
@@ -385,7 +386,8 @@ def _ground_and_ink(
     colours = part.reshape(-1, 3)
     rim = ((x < 2) | (y < 2) | (x >= width - 2) | (y >= height - 2)).ravel()
     distance = np.abs(colours - np.median(colours[rim], axis=0)).sum(axis=1)
-    # Letters cover less than half of their box, so the half nearest to its rim is background.
+    # Letters cover less than half of their box, so the half of the pixels whose colours are nearest
+    # to the rim's is background.
     ground = distance <= np.median(distance)
     plane = terms @ np.linalg.lstsq(terms[ground], colours[ground], rcond=None)[0]
     contrast = np.abs(colours - plane).sum(axis=1)

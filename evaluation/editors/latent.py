@@ -1,4 +1,4 @@
-"""The latent editor: edits by rule, then passes the image through an autoencoder.
+"""The latent editor: edits by fixed rules, then passes the image through an autoencoder.
 
 Every latent diffusion model encodes the image, edits the code, and decodes it. This editor only
 encodes and decodes, so it does the least damage that such a model can do. The default is our own
@@ -27,8 +27,8 @@ from evaluation.torch_compat import fix_torchvision
 BUNDLED = Path(__file__).resolve().parent / "autoencoder" / "model"
 # Sides must be multiples of this: every known autoencoder halves the image at most five times.
 SIDE_STEP = 32
-#: Larger images are processed in tiles of side TILE, if tiling does not change the result: 10
-#: megapixels at once take 4.5 GB.
+#: Images above LARGE_PIXELS are processed in tiles of side TILE, if tiling does not change the
+#: result: 10 megapixels at once take 4.5 GB.
 LARGE_PIXELS = 576 * 576
 TILE = 576
 #: Modules without a spatial extent: they process each value alone.
@@ -37,7 +37,7 @@ LOCAL = ("ReLU", "SiLU", "GELU", "Identity", "Dropout")
 
 @dataclass
 class Latent(RuleEditor):
-    """Edits by rule, then encodes and decodes.
+    """Edits by fixed rules, then encodes and decodes.
 
     `checkpoint` is a folder or hub id of an AutoencoderTiny, AutoencoderKL or the like; empty: the
     bundled one. `subfolder` is the autoencoder's folder in a pipeline.
@@ -104,7 +104,7 @@ def load_autoencoder(checkpoint: str, **options: Any) -> Any:
 
 
 def autoencode(autoencoder: Any, image: Image.Image) -> Image.Image:
-    """Encode and decode the image once, at its own size; a large one in tiles."""
+    """Encode and decode the image once, at its own size; a large image in tiles."""
     halo = receptive_radius(autoencoder) if image.width * image.height > LARGE_PIXELS else None
     if halo is None or 4 * halo > TILE:
         return _autoencode_whole(autoencoder, image)
@@ -124,8 +124,8 @@ def autoencode(autoencoder: Any, image: Image.Image) -> Image.Image:
 def receptive_radius(autoencoder: Any) -> int | None:
     """Return the distance over which pixels depend on each other; None: the whole image.
 
-    Rounded up to a multiple of SIDE_STEP. A convolution depends on its neighbours at its own scale,
-    norms and attention on everything.
+    The distance is rounded up to a multiple of SIDE_STEP. The output of a convolution depends on
+    its neighbours at its own scale, that of norms and attention on all pixels.
     """
     import torch
 

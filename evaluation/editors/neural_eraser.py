@@ -1,4 +1,4 @@
-"""The neural eraser: edits by rule, but removes objects with an inpainting network.
+"""The neural eraser: edits by fixed rules, but removes objects with an inpainting network.
 
 MI-GAN (Sargsyan et al., ICCV 2023; code and weights MIT) paints a background over the object. So
 every machine can run an honest editor that has the faults of a real network.
@@ -20,8 +20,8 @@ from evaluation.editors.instructions import Instruction, Mask, follow, hole_marg
 from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
 
-#: A larger image is cropped to the surroundings of the hole: the network uses nothing else, but
-#: would keep several copies of the whole image in memory.
+#: An image above LARGE_PIXELS is cropped to the surroundings of the hole. The network uses nothing
+#: else, but would keep several copies of the whole image in memory.
 LARGE_PIXELS = 2_000_000
 #: A crop with more pixels than the first number is reduced to the second. The network paints
 #: 512 x 512 pixels in any case, but would take 3.2 GB for a hole across ten megapixels.

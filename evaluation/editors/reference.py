@@ -1,4 +1,4 @@
-"""The reference editors: they follow prompts by rule, then do one known kind of damage.
+"""The reference editors: they follow prompts by fixed rules, then do one known kind of damage.
 
 They run like every other model and are the benchmark's self-test: the oracle must keep everything,
 the no-op and the blank card must be detected, and the others must fail in a known order.
@@ -32,16 +32,16 @@ from evaluation.editors.sizes import TIERS, at_tier
 from evaluation.images import EncodedImage, blank_card, clean_wire, encode_jpeg, fit
 from evaluation.weights import Requirements
 
-# Increment it whenever answers change, so that no curve mixes versions.
+# Increment VERSION whenever answers change, so that no curve mixes versions.
 VERSION = 2
 BAND_ROWS = 256
-#: The number of places from which LosesThings selects the busiest; the size of the region that
-#: HueDrift changes, as a share of the shorter side.
+#: CANDIDATES: from how many places LosesThings selects the busiest. THING_SHARE: the size of the
+#: region that HueDrift changes, as a share of the shorter side.
 CANDIDATES, THING_SHARE = 6, 0.16
 
 
 class RuleEditor(Requirements, Editor):
-    """An editor that follows prompts by rule; subclasses define its damage."""
+    """An editor that follows prompts by fixed rules; each subclass defines its damage."""
 
     modules: ClassVar[dict[str, str]] = {
         "cv2": "opencv-python-headless",
@@ -181,7 +181,8 @@ class Noise(RuleEditor):
 class Misreader(Noise):
     """Adds noise, and ignores a share of the long prompts.
 
-    The seed decides which `share` of the prompts with more than `words` words it ignores.
+    Of the prompts with more than `words` words, the share `share` is ignored. The seed decides
+    which ones.
     """
 
     words: Annotated[int, Interval(ge=0, le=1000)] = 20
@@ -224,8 +225,8 @@ class ColourDrift(RuleEditor):
 class LosesThings(RuleEditor):
     """Erases a small square at each edit, away from the edit itself.
 
-    Its side is `share` of the image's shorter side. The seed selects several places, and the place
-    with the most detail is erased.
+    The square's side is `share` of the image's shorter side. The seed selects several
+    places, and the place with the most detail is erased.
     """
 
     share: Annotated[float, Interval(gt=0, le=0.5)] = 0.06

@@ -1,9 +1,11 @@
 """Restoration baselines that run on a CPU: classical filters, and a small network.
 
-Prompts that do not ask for restoration are followed by rule, as by every reference editor. The
-network is ESRGAN-slim: 24 layers that double the size of an image. Its weights are UpscalerJS's
-(MIT), a TensorFlow.js Keras model with few kinds of layers. The larger MAXIM models for denoising
-and deblurring have 45,000 nodes and 83 MB each, too much for a baseline that runs everywhere.
+If a prompt asks for another edit, they follow fixed rules, as every reference editor does.
+
+The network is ESRGAN-slim: 24 layers that double the size of an image. Its weights come from
+UpscalerJS (MIT), which stores them as a Keras model for TensorFlow.js with few kinds of layers.
+The larger MAXIM models for denoising and deblurring have 45,000 nodes and 83 MB each, too much for
+a baseline that runs everywhere.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from evaluation.editors.reference import RuleEditor
 from evaluation.images import EncodedImage
 
 Pixels = npt.NDArray[np.uint8]
-#: Grain below this standard deviation (of 255) is left alone: it belongs to the image.
+#: Grain below this standard deviation (of 255) is left alone: such grain belongs to the image.
 MIN_GRAIN = 2.5
-#: Least contrast of a scratch to its surroundings: in grey levels, and in multiples of the grain.
+#: Smallest contrast of a scratch to its surroundings, in grey levels and in multiples of the grain.
 SCRATCH_LEVELS, SCRATCH_GRAINS = 32.0, 5.0
-#: If more than this share of the image looks scratched, it is taken for texture.
+#: If more than this share of the image looks scratched, the scratches are taken for texture.
 MAX_SCRATCHED = 0.04
-#: An image is stretched if its brightness spans less than this share of 0..255, measured between
-#: these percentiles.
+#: The contrast is stretched if the image's brightness spans less than this share of 0..255,
+#: measured between these percentiles.
 FULL_SPAN, SPAN_PERCENTILES = 0.8, (0.5, 99.5)
-#: Limit of the gains that remove a cast.
+#: Limit of the gains of the channels that remove a colour cast.
 STRONGEST_GAIN = 1.35
 #: Amount of unsharp masking, and its sigma as a share of the longer side.
 SHARPEN, SHARPEN_SIGMA = 0.9, 1 / 400
@@ -126,14 +128,14 @@ def _without_grain(pixels: Pixels) -> Pixels:
     sigma = estimate_grain(pixels)
     if sigma < MIN_GRAIN:
         return pixels
-    # BGR, because the filter smooths brightness and colour separately.
+    # The filter expects BGR: it computes brightness and colour, and smooths them separately.
     swapped = np.ascontiguousarray(pixels[:, :, ::-1])
     smooth: Any = cv2.fastNlMeansDenoisingColored(swapped, None, 0.9 * sigma, 0.9 * sigma, 5, 15)
     return np.ascontiguousarray(smooth[:, :, ::-1])
 
 
 def _stretched(pixels: Pixels) -> Pixels:
-    """Remove a colour cast and stretch the contrast, if the contrast is low."""
+    """If the contrast is low, remove a colour cast and stretch the contrast."""
     values = pixels.astype(np.float64)
     low, high = np.percentile(_light(pixels), SPAN_PERCENTILES)
     if (high - low) / 255 < FULL_SPAN and high > low:

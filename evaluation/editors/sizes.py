@@ -1,4 +1,4 @@
-"""Choose the size to request: of the sizes that a model accepts, the nearest to the image's."""
+"""Choose the size to request: the size nearest to the image's that the model accepts."""
 
 from __future__ import annotations
 

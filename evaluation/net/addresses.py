@@ -71,7 +71,7 @@ LOCAL_NETWORKS = tuple(
 )
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-# Host names that URL parsers and inet_aton read as a number and so as an IPv4 address.
+# The last label of a host that URL parsers and inet_aton read as an IPv4 address.
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 # Printable ASCII without the space.
 _ALLOWED = re.compile(r"[!-~]+")
@@ -83,7 +83,7 @@ _PRIVATE_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "
 class AddressRefused(EditorError):
     """A URL that must not be called; `kind` names the rule that it breaks.
 
-    The message never contains the address that a name resolves to: it would reveal this server's
+    The message never contains the address that a name resolves to, which would reveal this server's
     network. Only `detail` contains that address, for the log of security events.
     """
 
@@ -115,7 +115,7 @@ def public_error(error: EditorError) -> EditorError:
 
 
 def _not_public(detail: str, hint: str = "") -> AddressRefused:
-    message = f"address not public{hint}: we can call only addresses on the internet"
+    message = f"address not public: we can call only addresses on the internet{hint}"
     return AddressRefused("not_public", message, fault=Fault.BLOCKED, detail=detail)
 
 
@@ -200,7 +200,7 @@ class Rules:
             raise AddressRefused(
                 "malformed",
                 "the address contains a space, a control or a non-ASCII character "
-                "(write such host names as xn--…)",
+                "(write a non-ASCII host name as xn--…)",
             )
         if "\\" in text or "#" in text:
             raise AddressRefused("malformed", "the address must not contain a backslash or a '#'")
@@ -244,7 +244,7 @@ class Rules:
                 # 2130706433, 0x7f000001, 017700000001, 127.1, 127.000.000.001, ...
                 raise _not_public(
                     f"{host} is an unusual spelling of an IPv4 address",
-                    ": write an IPv4 address as four decimal numbers",
+                    "; write an IPv4 address as four decimal numbers",
                 ) from None
             return name
         if not all(_LABEL.fullmatch(label) for label in labels):
@@ -323,7 +323,7 @@ def _as_network(entry: str) -> IPv4Network | IPv6Network | None:
 
 
 def _with_wrapped_ipv4(address: IPv4Address | IPv6Address) -> tuple[IPv4Address | IPv6Address, ...]:
-    """Return the address, and the IPv4 address in it if it is a wrapper."""
+    """Return the address, and for a wrapper also the IPv4 address in it."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped:
             return address, address.ipv4_mapped

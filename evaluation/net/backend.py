@@ -190,8 +190,8 @@ class Stream(httpcore2.NetworkStream):
         except TimeoutError:
             raise
         except OSError as error:
-            # For a WriteError httpcore2 still reads: a server may answer and hang up before it has
-            # read everything.
+            # After a WriteError httpcore2 still reads: a server may answer and hang up before it
+            # has read everything.
             raise httpcore2.WriteError from error
 
     def start_tls(
@@ -235,5 +235,5 @@ class Stream(httpcore2.NetworkStream):
 
 @lru_cache(maxsize=1)
 def trusted_authorities() -> ssl.SSLContext:
-    """Load the system's certificate authorities, once: this takes longer than a call."""
+    """Load the system's certificate authorities only once: loading takes longer than a call."""
     return httpcore2.default_ssl_context()

@@ -7,7 +7,7 @@ EditorError, which states the fault and whether another attempt can help. The cl
   only a checked address is dialled. A redirect is checked and reported, but never followed. The
   environment's proxies are not used.
 - The timeout is wall time for the whole call, from the lookup to the last byte of the answer.
-  Dripping bytes do not prolong it.
+  An answer that drips byte by byte does not prolong it.
 - The sizes of head and body are limited; the limit of a body counts its decoded bytes.
 - netrc is not read and cookies are not stored.
 - `close()` ends calls in flight at once.
@@ -88,7 +88,7 @@ class HttpClient:
 
     `rules` guard untrusted addresses; None if the operator configured the addresses. `name` is put
     before each error message. `on_security_event(kind, detail)` is called for every blocked call;
-    kinds are "address" (the endpoint itself), "redirect" and "answer_url".
+    kinds are "address" (the endpoint itself), "redirect" and "answer_url" (a URL in an answer).
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class HttpClient:
             pieces.append(decoded)
             size += len(decoded)
             if size > limit:
-                if is_error:  # the rest is not read
+                if is_error:  # the remainder is not read
                     return Reply(response.status, headers, b"".join(pieces)[:limit])
                 raise TooLarge
             if len(pieces) > MAX_PIECES:
@@ -293,9 +293,9 @@ class HttpClient:
             raise
 
     def _failure(self, error: Exception, budget: Budget) -> Exception:
-        """Translate a network error; return any other unchanged.
+        """Translate a network error; return any other exception unchanged.
 
-        The message leaves out the exception's text, which may quote the peer.
+        The text of a protocol error is left out, because it may quote the server.
         """
         prefix = f"{self.name}: " if self.name else ""
 
@@ -429,7 +429,7 @@ def _decoder(encoding: str) -> Callable[[bytes, int], bytes] | None:
         return None
     if name not in ("gzip", "x-gzip", "deflate"):
         raise EditorError(
-            f"the answer is compressed ({name[:40]!r}) although identity was requested",
+            f"the answer is compressed ({name[:40]!r}) although no compression was requested",
             fault=Fault.SERVER_ERROR,
             permanent=True,
         )

@@ -1,4 +1,4 @@
-"""Process one large answer at a time: memory suffices for only a few."""
+"""Process one large answer at a time: many at once would not fit into memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-#: Larger answers are processed one at a time. For comparison: an image of a suite takes about 2 MB
-#: as PNG, and 3 MB within JSON.
+#: Answers above these limits are processed one at a time. For comparison: an image of a suite takes
+#: about 2 MB as PNG, and 3 MB within JSON.
 LARGE_BYTES = 8 * 2**20
 LARGE_PIXELS = 4_500_000
 

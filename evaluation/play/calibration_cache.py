@@ -1,9 +1,9 @@
 """Cache calibrations on disk, shared by all runs that use a source image.
 
-The cache is in $CONVERGEBENCH_CALIBRATIONS, by default ~/.cache/convergebench/calibrations. Each
-file belongs to one source image and one set of metrics with their versions, weights, devices and
-packages.
-Verification never reads the cache.
+A calibration has a metric's distances from a source image to a blank card and to JPEG copies. The
+cache is in $CONVERGEBENCH_CALIBRATIONS, by default ~/.cache/convergebench/calibrations. Each file
+belongs to one source image and one set of metrics with their versions, weights, devices and
+packages. Verification never reads the cache.
 """
 
 from __future__ import annotations

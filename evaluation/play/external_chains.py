@@ -1,6 +1,6 @@
 """Score chains that were played elsewhere, from folders of images, as runs of one suite.
 
-    FOLDER/...                 one chain
+    FOLDER/...                 one chain: an image with its round trips of edits
     FOLDER/CHAIN/...           one run, named after the folder
     FOLDER/MODEL/CHAIN/...     one run for each model; chains with the same source and the same
                                edit belong to the same case
@@ -56,7 +56,7 @@ class ChainFolderError(UserFacingError):
 
 @dataclass(frozen=True)
 class ExternalChain(Generic[File]):
-    """The files of a chain: the source and, by trip, (forward or None, backward)."""
+    """The files of a chain: the source, and for each trip (forward or None, backward)."""
 
     name: str
     source: File

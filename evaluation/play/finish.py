@@ -1,4 +1,8 @@
-"""Finish a scored run: the steps that need all chains of the run."""
+"""Finish a scored run: the steps that need all chains of the run.
+
+The judge is a vision-language model that answers questions about trips. Audits are extra requests
+that test the editor for cheating.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ from evaluation.witnesses.judge import Judge, ask_worn, judge_chain, replace_jud
 
 log = logging.getLogger(__name__)
 
-#: Honest models show a sign of cheating now and then; above both limits it is a pattern.
+#: Honest models show a sign of cheating now and then. A sign that reaches both limits is a pattern.
 AT_LEAST_CHAINS = 2
 AT_LEAST_SHARE = 0.05
 #: An answer equal to its input counts as "change not seen" already, so it needs no hint.
@@ -44,7 +48,7 @@ SCORED_ANYWAY = frozenset({"returned its input"})
 def finish(
     store: ScoreStore, judge: Judge | None = None, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Judge global edits, ask the judge if there is one, and compare orders of edits.
+    """Check edits of whole images, ask the judge if there is one, and compare orders of edits.
 
     If `stop` interrupts the judge, a later call asks the remaining questions.
     """
@@ -56,7 +60,11 @@ def finish(
 
 
 def judge_global_edits(store: ScoreStore) -> None:
-    """Decide if each global edit was made, compared with the model's drift on unedited images."""
+    """Decide if each global edit (of the whole image) was made.
+
+    It was made if it changed the image by more than the model's drift: the change that the model
+    makes when asked to change nothing.
+    """
     chains = list(store.chains())
     drift = identity_drift(
         measures.change_measure
@@ -120,7 +128,7 @@ def restored(store: ScoreStore, chain: PlayedTrips, number: int) -> EncodedImage
 
 
 def step_reader(store: ScoreStore) -> ReadStep:
-    """Return a function that reads an image of a chain by its trip and number."""
+    """Return a function that reads an image by case, repeat, trip and step (from 1)."""
     chains = {chain.slug: chain for chain in store.chains()}
 
     def read(case: Case, repeat: int, number: int, place: int) -> EncodedImage | None:
@@ -205,7 +213,8 @@ def recreate_audit(
 ) -> tuple[Touch | Cold, EncodedImage] | None:
     """Recreate an audit's request, and return it with the chain's restored image to compare.
 
-    None if the chain ended before it restored that image.
+    Returns None if the chain ended before it restored that image. Cold audits send the source with
+    an object drawn in; all others send a touched (slightly altered) forward answer.
     """
     if audit.kind != "cold":
         return recreate_touch(store, chain, audit, secret)
@@ -227,9 +236,9 @@ def _cold_hints(store: ScoreStore, chains: Sequence[PlayedTrips], scorer: Scorer
 def recreate_touch(
     store: ScoreStore, chain: PlayedTrips, audit: Audit, secret: str
 ) -> tuple[Touch, EncodedImage] | None:
-    """Recreate an audit's touch, and return it with the restored image of that trip.
+    """Recreate an audit's touched image, and return it with the restored image of that trip.
 
-    None if the chain ended before it restored that image.
+    Returns None if the chain ended before it restored that image.
     """
     number = audit.number
     if number > chain.played:

@@ -136,7 +136,8 @@ class FolderScores(MemoryScores):
         self._imported = _imported(before) if before else {}
         if before is None:
             return
-        # Scoring does not produce these: the judge's answers and the values of score files.
+        # Scoring does not produce these: the judge's answers, and values imported from score files
+        # that other programs wrote.
         added = {n: v for n, v in before.provenance.items() if n in ("judge", "score_files")}
         is_valid = before.method == METHOD_VERSION and before.provenance == self.provenance | added
         if again or not is_valid:  # curves never mix versions

@@ -1,4 +1,7 @@
-"""Play into a run folder: apply budgets, log each call, save each answer at once."""
+"""Play into a run folder: apply budgets, log each call, save each answer at once.
+
+Audits, extra requests that test the editor for cheating, are sent between the edits.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class FolderStore(RunStore):
     """The store of a run folder; `budget` and `price` (of one edit) are in USD.
 
     `max_edits` limits the number of calls, including retries. `share` lists the chains to play
-    here if other machines play the rest.
+    here if other machines play the others.
     """
 
     folder: RunFolder
@@ -46,7 +49,7 @@ class FolderStore(RunStore):
     on_attempt: Callable[[str, Attempt], None] = lambda slug, attempt: None
     _open: set[str] = field(default_factory=set)
     _todo: list[str] = field(default_factory=list)
-    #: By chain: the trip by which its result is known, and the number of its scored trips.
+    #: For each chain: the trip at which its result is known, and the number of its scored trips.
     _known_at: dict[str, int | None] = field(default_factory=dict)
     _scored: dict[str, int] = field(default_factory=dict)
 
@@ -89,7 +92,8 @@ class FolderStore(RunStore):
     def pending_audits(self, chain: PlayedChain) -> dict[int, Audit]:
         """Return the audits that the chain must still send, by trip.
 
-        A cold audit is dropped once any chain has sent the same source image.
+        A cold audit needs a source image that the editor has not seen. So it is dropped if any
+        chain has sent the same image.
         """
         sent = {audit.number for audit in chain.audits}
         planned = chain_audits(self.audits, chain.case, chain.repeat)
@@ -215,7 +219,7 @@ def folder_player(
 
 
 def saved_edits(folder: RunFolder) -> int:
-    """Return the number of edits saved by stopping chains early."""
+    """Return the number of edits that were not needed because chains stopped early."""
     ends = [len(c.trips) for c in folder.chains.values() if c.outcome in STOPPED]
     return edits_saved(folder.suite.trips, ends)
 

@@ -1,8 +1,9 @@
 """Compile a chain into its steps before it is played.
 
-The plan applies the pair's order of edits and degradations, the run's seeds, and the wording,
-settings and clean-up of the experiment's arm (a variant of the suite's settings). The loop in
-round_trips.py only plays the steps.
+A chain is one image with its round trips of edits. The plan applies the edit pair's order of edits
+and degradations, and the run's seeds. It also applies the wording, settings and clean-up of the
+experiment's arm (a variant of the suite's settings). The loop in round_trips.py only plays the
+steps.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class Step:
     settings: EditSettings
     operator: str = ""
     back_to: int | None = None
-    #: The last edit of its trip, after which the image should be restored.
+    #: True for the last edit of a trip, after which the image should be restored.
     restores: bool = False
-    #: The input is the source, a degraded or a cleaned-up image: not the model's last answer.
+    #: True if the input is the source, a degraded or a cleaned-up image, not the last answer.
     has_new_input: bool = False
 
     @property
@@ -113,7 +114,7 @@ class Plan:
             place = 0
 
     def cleaned(self, position: Position) -> Position:
-        """Return the position after the arm's clean-up of the first image of its trip."""
+        """Return the position with the first image of its trip cleaned up, if the arm says so."""
         if position.trip == 1 or position.trip > self.trips or not self.arm.cleanup:
             return position
         if position.earlier:

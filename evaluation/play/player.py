@@ -1,4 +1,7 @@
-"""Play a run in threads; each thread claims, plays and saves one chain at a time."""
+"""Play a run in threads; each thread claims, plays and saves one chain at a time.
+
+Audits, extra requests that test the editor for cheating, are sent between the edits.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One call, as recorded in the ledger, with its answer, refusal or error."""
+    """One call, as recorded in the list of all calls, with its answer, refusal or error."""
 
     number: int
     seconds: float
@@ -35,7 +35,7 @@ class Attempt:
 
     @property
     def outcome(self) -> str:
-        """The outcome in one word, as stored in the site's ledger."""
+        """The outcome in one word, as stored in the site's list of calls."""
         if isinstance(self.result, EditorError):
             return self.result.fault.value
         return "refused" if isinstance(self.result, Refused) else "answered"
@@ -83,7 +83,7 @@ def _is_temporary(error: BaseException) -> bool:
 
 
 class _Wait(tenacity.wait.wait_base):
-    """The endpoint's Retry-After up to the longest wait, else exponential back-off."""
+    """Wait for the endpoint's Retry-After, up to the longest wait, else by exponential back-off."""
 
     def __init__(self, limits: Limits) -> None:
         self.longest = limits.longest_wait

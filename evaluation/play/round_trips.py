@@ -52,7 +52,7 @@ def round_trips(plan: Plan, edit: EditStep, start: Position) -> Iterator[Answere
 
 
 def degrade(step: Step, image: EncodedImage) -> Answer:
-    """Answer a synthetic step; the same image always gives the same answer."""
+    """Answer a step that degrades the image; equal images give equal answers."""
     started = time.perf_counter()
     answer = degraded(step.operator, image, step.trip)
     words = f"{DEGRADATIONS[step.operator].title}, version {VERSION}"
@@ -60,7 +60,7 @@ def degrade(step: Step, image: EncodedImage) -> Answer:
 
 
 def turn(step: Step, answer: EncodedImage, sent: EncodedImage) -> Turn:
-    """Return an edit as a turn of a conversation, with its images over the clean wire."""
+    """Return an edit as a turn of a conversation, with images cleaned like all that are sent."""
     return Turn(step.prompt, clean_wire(answer), clean_wire(sent) if step.has_new_input else None)
 
 

@@ -8,8 +8,11 @@
     RUN/chains/CASE/I1_2-B.png                    the second step of a trip of more than two steps
     RUN/chains/CASE/A2_sent.png, A2_answer.png    an audit of trip 2; A0 is a cold audit
 
-Each file is written under a temporary name and renamed, and each image before the chain.json that
-names it. So a run can be continued after a crash.
+An audit is an extra request that tests the editor for cheating. A cold audit is sent before the
+first trip, with an image that the editor has not seen.
+
+Each file is written under a temporary name and renamed, and each image is written before the
+chain.json that names it. So a run can be continued after a crash.
 """
 
 from __future__ import annotations
@@ -158,10 +161,10 @@ class RunFile(BaseModel):
     slug: str | None = None
     stop_after: int = Field(
         default=0,
-        description="Trips still played after a chain's result is known; 0: all trips.",
+        description="A chain stops this many trips after its result is known; 0: never early.",
     )
     arm: Arm = Field(default=DEFAULT, description="Settings that differ from the suite's.")
-    provenance: dict[str, Any] = Field(description="Versions, and the editor's own provenance.")
+    provenance: dict[str, Any] = Field(description="Versions, and the settings of the editor.")
     suite: dict[str, Any] = Field(description="The complete suite file.")
 
     def to_dict(self) -> dict[str, Any]:
@@ -276,7 +279,7 @@ class RunFolder:
 
     @property
     def edits_done(self) -> int:
-        """The number of edits by the model, without synthetic steps."""
+        """The number of edits by the model, without degradations, which we compute."""
         return sum(self._model_edits(chain) for chain in self.chains.values())
 
     def _model_edits(self, chain: PlayedChain) -> int:
@@ -498,7 +501,7 @@ class RunFolder:
 
 
 def _unplayed(suite: Suite, arm: Arm) -> Iterator[PlayedChain]:
-    """Yield every chain of the suite before anything is played."""
+    """Yield every chain of the suite, with nothing played yet."""
     for case in suite.cases:
         for repeat in range(arm.repeats_of(suite.repeats_of(case))):
             yield PlayedChain(case.image, case.pair, repeat)

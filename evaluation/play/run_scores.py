@@ -36,7 +36,7 @@ class ChainScores:
     distances: Mapping[str, tuple[float, ...] | None]
     trips: tuple[TripMeasures, ...]
     signs: tuple[str, ...] = ()
-    #: By no-reference metric: the values of the source and X1..Xn; None if it failed on an image.
+    #: For each no-reference metric, its values for the source and X1..Xn; None where it failed.
     quality: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -99,13 +99,17 @@ class RunScores:
     orders: Annotated[
         tuple[Mapping[str, Any], ...],
         Field(
-            description="Differences between images that should be equal: the same edits, another "
-            "order."
+            description="Differences between images that should be equal, because the same edits "
+            "were made in another order."
         ),
     ] = ()
     method: str = METHOD_VERSION
     repeats: Annotated[
-        int, Field(description="Repeats of every case if the run's arm sets them; 0: the suite's.")
+        int,
+        Field(
+            description="The repeats of every case, if the run's arm (a variant of the suite's "
+            "settings) sets them; 0: as in the suite."
+        ),
     ] = 0
     format: Literal[3] = 3
 
@@ -127,7 +131,7 @@ class RunScores:
 
     @property
     def quality_metrics(self) -> dict[str, Mapping[str, Any]]:
-        """The pinned versions of the no-reference metrics, including those of score files."""
+        """The pinned versions of the no-reference metrics, including those from score files."""
         return no_reference_pins(self.provenance["metrics"], self.provenance)
 
     @property
@@ -167,7 +171,10 @@ class RunScores:
         return [chain.result for chain in measured if chain]
 
     def known_at(self, suite: Suite, slug: str) -> int | None:
-        """Return the trip at which the chain's end by the headline metric is known, or None."""
+        """Return the trip at which the headline metric shows the chain's result, or None.
+
+        The headline metric is the first of the metrics that were run, in display order.
+        """
         headline = next(iter(in_order(self.metrics)), "")
         # The chain's current outcome must not count as its end.
         measured = self._measured(suite, replace(self.chains[slug], outcome=LOST), headline, 0)

@@ -101,7 +101,7 @@ class _Reader:
         self._subject = ChainSubject(chain.image, self.source, chain.pair, face)
         self._before: EncodedImage | None = None
         self._next = chain.scored + 1
-        #: A chain that broke on its first trip yields one empty part.
+        #: True until a chain without a played trip has yielded its one empty part.
         self._is_empty = not chain.played
 
     @property
@@ -139,7 +139,7 @@ class _Reader:
     def _image_before(self, first: int) -> EncodedImage:
         """Return the first image of trip `first`.
 
-        Also read the scored trips of the first cycle, because they show where the edits are.
+        Also read the scored trips of the pair's first cycle, because they show where the edits are.
         """
         before, scored = self.source, first - 1
         for number in range(1, first):

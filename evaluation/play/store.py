@@ -1,4 +1,8 @@
-"""Interfaces of a run's stores: a folder on disk, or the site's database."""
+"""Interfaces of a run's stores: a folder on disk, or the site's database.
+
+Audits are extra requests to the editor, outside the chains, that test for cheating. The measured
+result of an audit is its finding.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ WAIT = "wait"
 class Paused(UserFacingError):
     """Playing cannot continue now; every answer is saved.
 
-    After `seconds` it may continue by itself; None if a person must decide.
+    `seconds` is the time after which it may continue by itself; None if a person must decide.
     """
 
     def __init__(self, message: str, reason: str = "", seconds: float | None = None) -> None:
@@ -52,9 +56,9 @@ class ClaimedChain:
     key: Any
     secret: str
     plan: Plan
-    #: The audits still to be sent, by trip.
+    #: The audits that must still be sent to the editor, by trip.
     audits: dict[int, Audit] = field(default_factory=dict)
-    #: Calls made for the current edit.
+    #: The number of calls made for the current edit.
     attempt: int = 0
 
 
@@ -73,19 +77,19 @@ class RunStore(ABC):
 
     @abstractmethod
     def claim(self) -> ClaimedChain | None:
-        """Claim a chain to play; None if no chain can be claimed now."""
+        """Claim a chain, so that no other worker plays it; None if none can be claimed now."""
 
     @abstractmethod
     def position(self, chain: ClaimedChain) -> Position:
         """Return the position from which the chain continues. Raises ImageGone."""
 
     def stop_before(self, chain: ClaimedChain, trip: int) -> str:
-        """Return "" if the trip must be played, WAIT, or the outcome that ends the chain."""
+        """Return WAIT, the outcome that ends the chain, or "" if the trip must be played."""
         return ""
 
     @abstractmethod
     def open_call(self, chain: ClaimedChain, trip: int, name: str) -> None:
-        """Wait until a call is allowed, and enter it into the ledger.
+        """Wait until a call is allowed, and record that it begins.
 
         Raises Paused, ChainTaken, or Stopped if playing ends.
         """
@@ -98,7 +102,10 @@ class RunStore(ABC):
     def save_answer(
         self, chain: ClaimedChain, answered: AnsweredStep, attempt: Attempt | None, *, blank: bool
     ) -> None:
-        """Save an answer and close its call; a synthetic step has no attempt."""
+        """Save an answer and close its call.
+
+        `attempt` is None for a step that we compute ourselves, without a call.
+        """
 
     @abstractmethod
     def save_audit(
@@ -109,7 +116,7 @@ class RunStore(ABC):
         result: Answer | Refused | EditorError,
         attempt: Attempt | None,
     ) -> None:
-        """Save an audit's image and its result, and close the open call if there is one."""
+        """Save the image that an audit sent and the result; close the open call if there is one."""
 
     @abstractmethod
     def end_chain(self, chain: ClaimedChain, outcome: str, reason: str = "") -> None:
@@ -143,7 +150,7 @@ class Cancelled(Exception):
 
 @dataclass(eq=False)
 class PlayedTrips:
-    """A chain to score, with the numbers of its played and of its scored trips.
+    """A chain to score, with how many of its trips are played and how many are scored.
 
     `key` identifies the chain in the store; `slug` names its case and repeat. `image` is the
     suite's description of the source image; None outside a suite.
@@ -204,16 +211,16 @@ class ScoreStore(ABC):
 
     @abstractmethod
     def answer(self, chain: PlayedTrips, trip: int, place: int) -> EncodedImage | None:
-        """Return the answer to step `place` (from 0) of a trip. Raises ImageGone.
+        """Return the answer to step `place` (from 0) of a trip; None if it was never saved.
 
-        None if the image was never saved.
+        Raises ImageGone if the image was saved but is no longer stored.
         """
 
     @abstractmethod
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Calibrate every metric on this source; return the stored features, by metric."""
+        """Calibrate every metric on this source; return the source's features, by metric."""
 
     def unscored_metrics(
         self, trips: Iterable[tuple[PlayedTrips, int]], scorer: Scorer
@@ -241,13 +248,13 @@ class ScoreStore(ABC):
 
     @abstractmethod
     def save_measures(self, chain: PlayedTrips, measures: Mapping[int, TripMeasures]) -> None:
-        """Replace the measures of some trips, by number."""
+        """Replace the measures of the trips with these numbers."""
 
     @abstractmethod
     def save_no_reference(
         self, chain: PlayedTrips, name: str, values: Sequence[float | None]
     ) -> None:
-        """Save the values of a no-reference metric: the source, then each trip."""
+        """Save the values of a no-reference metric: first for the source, then for each trip."""
 
     @abstractmethod
     def save_judge(self, summary: Mapping[str, Any]) -> None:
@@ -255,9 +262,9 @@ class ScoreStore(ABC):
 
     @abstractmethod
     def save_orders(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Save the comparison of the same edits in different orders."""
+        """Save the comparisons of edit pairs that apply the same edits in different orders."""
 
-    # The review.
+    # The review of the audits.
 
     def audits(self, chain: PlayedTrips) -> Sequence[AnsweredAudit]:
         """Return the answered audits of a chain that have no finding yet."""
@@ -268,7 +275,7 @@ class ScoreStore(ABC):
         return ()
 
     def audit_answer(self, audit: AnsweredAudit) -> EncodedImage:
-        """Return the image that the editor answered to an audit."""
+        """Return the image with which the editor answered an audit."""
         raise NotImplementedError
 
     def save_finding(self, audit: AnsweredAudit, finding: Finding) -> None:

@@ -1,4 +1,4 @@
-"""Registry of the witnesses."""
+"""The registry of witnesses: automatic checks of whether an edit was made and undone."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def witness_label(name: str) -> str:
 
 
 class Panel:
-    """The witnesses that can run here; `not_run` has the others with the reasons."""
+    """The witnesses that can run here; `not_run` maps all others to the reasons."""
 
     def __init__(
         self, names: Iterable[str] | None = None, metrics: Mapping[str, Metric] | None = None

@@ -1,8 +1,8 @@
-"""Witnesses: evidence that an edit was made and undone.
+"""Witnesses: automatic checks of whether an edit was made and undone.
 
 "Change seen" only compares pixels, whereas a witness recognises the requested thing. The edit was
 made if the edited image shows more of the thing than the image before the edit. The edit was undone
-if the restored image shows no more of the thing than the source.
+if the restored image shows hardly more of the thing than the source.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Witness(Requirements, ABC):
         """Return the evidence on the trip; None if the witness cannot judge it."""
 
     def share(self, metrics: Mapping[str, Metric]) -> None:
-        """Use the network and the cache of the loaded metric `uses_metric`, if it is there."""
+        """Use the network and cache of the metric `uses_metric`, if it is among the loaded ones."""
         if self.uses_metric in metrics:
             vars(self)["metric"] = metrics[self.uses_metric]
 
@@ -97,9 +97,9 @@ class Witness(Requirements, ABC):
 class AmountWitness(Witness):
     """A witness that measures the amount of a thing in an image."""
 
-    #: By thing: the smallest increase that counts as an edit.
+    #: For each thing, the smallest increase that counts as an edit.
     min_increase: ClassVar[Mapping[str, float]]
-    #: By thing: with a larger amount in the source, an addition cannot be detected.
+    #: For each thing, the amount in the source above which an addition cannot be detected.
     max_in_source: ClassVar[Mapping[str, float]] = {}
 
     def __init__(self) -> None:

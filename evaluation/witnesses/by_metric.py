@@ -17,7 +17,7 @@ from evaluation.witnesses.base import AmountWitness, Evidence, TripToJudge, Witn
 
 # The crop around the edit is at least this wide, in pixels.
 LEAST_SIDE = 64
-#: By requested thing: the ImageNet classes of the thing and of similar things.
+#: For each requested thing, the ImageNet classes of the thing and of similar things.
 CLASSES: dict[str, tuple[int, ...]] = {
     "acoustic guitar": (402, 420, 546),
     "airplane": (404, 405, 895, 908),
@@ -103,7 +103,7 @@ def crop_to_footprint(image: Image.Image, footprint: Mask | None) -> Image.Image
 
 
 # The smallest cosine that papers report for edits in good data sets; an unedited image has about 0.
-# CLIP's weights are not shipped, so the error rate was not measured and no chain is ended by it.
+# CLIP's weights are not shipped, so its error rate was not measured and it ends no chain.
 MIN_COSINE = 0.1
 
 

@@ -151,8 +151,8 @@ class CocoDetector(AmountWitness):
         return evidence if evidence and evidence.made else None
 
 
-# From SOURCE_CONFIDENCE on, a thing in the source is expected in the restored image. There,
-# anything at its position with RESTORED_CONFIDENCE is enough.
+# From SOURCE_CONFIDENCE on, a thing in the source is expected in the restored image. In that
+# image, anything at its position with RESTORED_CONFIDENCE is enough.
 SOURCE_CONFIDENCE, RESTORED_CONFIDENCE = 0.45, 0.15
 # Two boxes count as being at one position from this overlap on.
 OVERLAP = 0.3

@@ -19,7 +19,7 @@ SIDE = 384
 ABOVE, BELOW = 0.5, 0.45
 # The class numbers of the network.
 CLASSES = {"glasses": 6, "earrings": 9, "necklace": 15, "hat": 18}
-#: The class of each object of a pair.
+#: The network's class for the object of an edit pair.
 KINDS = {
     "sunglasses": "glasses",
     "cap": "hat",
@@ -31,16 +31,16 @@ KINDS = {
 
 # Faces with a smaller height in pixels are not judged, because the network misses their glasses.
 SMALLEST_FACE = 80
-# Nor are faces whose sharpness, relative to the source, is below SHARP. Sharpness is measured after
-# resizing the crop to SHARP_SIDE pixels.
+# Faces whose sharpness, relative to the source, is below SHARP are not judged either. Sharpness is
+# measured after resizing the crop to SHARP_SIDE pixels.
 SHARP, SHARP_SIDE = 0.6, 192
 
 
 class FaceParsing(AmountWitness):
     """Measure the probability of glasses, hat, earrings or necklace around an annotated face.
 
-    It is the mean over the crop. So it also rises with small things such as earrings, even if they
-    are not the most probable class of any pixel.
+    The probability is the mean over the crop. So it also rises with small things such as earrings,
+    even if they are not the most probable class of any pixel.
     """
 
     name, label, version = "parsing", "face parsing", "bisenetv2-celebamask-2"

@@ -1,4 +1,4 @@
-"""Detect changed colours, flips and turns by rule, without a network."""
+"""Detect changed colours, flips and turns by fixed rules, without a network."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
 }
 
 
-# Amounts are from -1 (like the image before) to 1 (like the exactly moved image); the average of
-# both images has 0. An edit counts as made from this amount on.
+# Amounts are from -1 (like the image before the edit) to 1 (like the exactly flipped or turned
+# image); the average of both images has 0. An edit counts as made from this amount on.
 MIN_AMOUNT = 0.3
 # If the operator leaves an image this similar to itself, there is no evidence.
 MAX_LIKENESS = 0.9
@@ -157,7 +157,10 @@ WORDS = {
 
 
 class Geometry(Witness):
-    """Measure whether an image is more similar to the moved image or to the image before."""
+    """Measure whether an image is more like the moved image or the image before the edit.
+
+    The moved image is the image before the edit, flipped or turned exactly.
+    """
 
     name, label, version = "geometry", "the exact operator", "cells-48-1"
     licence = "our own"
@@ -190,7 +193,7 @@ class Geometry(Witness):
 
 
 def _detail(image: Image.Image) -> Values:
-    """Return the deviations from the mean colour, on a square grid so that it can be turned."""
+    """Return the deviations from the mean colour, on a square grid, which can be turned."""
     small = image.resize((SIDE, SIDE), Image.Resampling.BOX)
     values = np.asarray(small, dtype=np.float64)
     centred: Values = values - values.mean(axis=(0, 1))

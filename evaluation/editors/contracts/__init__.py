@@ -1,4 +1,4 @@
-"""The registry of the contracts that a submitted endpoint may implement."""
+"""The registry of contracts: the API formats that a submitted endpoint may implement."""
 
 from __future__ import annotations
 

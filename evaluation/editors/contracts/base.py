@@ -1,7 +1,8 @@
 """Base of the contracts of submitted endpoints: settings, requests and calls.
 
-A contract defines the request for an edit and where the answer has the image. It builds a `Request`
-with a placeholder for the image, which is then sent, or shown as a curl command.
+A contract (API format) defines the request for an edit and where the answer has the image. It
+builds a `Request` with a placeholder for the image. The request is then sent, or shown as a curl
+command.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Call:
         return self._send("GET", url, headers, kind="answer_url")
 
     def fetch(self, url: str) -> Reply:
-        """Fetch an image from an address in the answer, guarded but without the key."""
+        """Fetch an image from a URL in the answer, without the key. The client checks the URL."""
         self.notes["fetched_from_url"] = True
         return self._send("GET", url, {}, kind="answer_url")
 
@@ -162,7 +163,7 @@ class Contract(ABC):
     path: ClassVar[str] = ""
     image_field: ClassVar[str] = "image"
     prompt_field: ClassVar[str] = "prompt"
-    #: Parameters that only the harness may set, not `extra`.
+    #: Parameters that only the benchmark may set, not `extra`.
     reserved: ClassVar[frozenset[str]] = frozenset()
 
     def address(self, settings: Settings) -> str:

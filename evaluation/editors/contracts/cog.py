@@ -26,8 +26,8 @@ _WAITING = ("starting", "processing", "queued")
 class CogPredictions(Contract):
     """JSON `input` with prompt and image; `output` is a data: URI, a URL or a list.
 
-    Each model names its inputs: see `image_field` and `prompt_field`. The size is sent as `width`
-    and `height`.
+    The names of the inputs differ between models: see `image_field` and `prompt_field`. The size is
+    sent as `width` and `height`.
     """
 
     name = "cog"

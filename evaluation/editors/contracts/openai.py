@@ -1,8 +1,8 @@
 """The OpenAI contracts: images/edits as multipart, images/generations as JSON.
 
 vLLM-Omni, SGLang, Xinference, LiteLLM and stable-diffusion.cpp serve edits; Ark and LocalAI serve
-generations. They accept different parameters: OpenAI itself rejects `seed` and `response_format`,
-so both are optional.
+generations. These servers accept different parameters: OpenAI itself rejects `seed` and
+`response_format`, so both are optional.
 """
 
 from __future__ import annotations

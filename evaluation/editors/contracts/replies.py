@@ -1,7 +1,7 @@
 """Read an endpoint's reply: an image, a refusal, or a fault.
 
-Messages quote a body only for errors: at most 500 characters on one line, without the key. Messages
-of runs, which are public, quote only the message of a JSON error.
+Only messages about errors quote a body: at most 500 characters, on one line, without the key. The
+messages of runs are public, so they quote no body except the message of a JSON error.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _fault_of_status(status: int, text: str) -> tuple[Fault, bool]:
 
 
 def read_json(call: Call, reply: Reply) -> Mapping[str, Any]:
-    """Return the JSON object of a 2xx reply. Raises EditorError if it reports an error."""
+    """Return the JSON object of a 2xx reply. Raises Refused or EditorError otherwise."""
     payload = _json(reply)
     if not isinstance(payload, Mapping):
         raise _wrong_type(reply, "a JSON object with the image")
@@ -124,7 +124,7 @@ def raise_if_error(call: Call, payload: Mapping[str, Any]) -> None:
 
 
 def read_image(call: Call, reply: Reply) -> bytes:
-    """Return the body of a reply if it may be an image; it is not decoded here."""
+    """Return the body of a reply, undecoded. Raises EditorError if it cannot be an image."""
     media_type = reply.media_type
     if not reply.body and not media_type.startswith("text/"):
         raise bad_answer("the answer is empty (0 bytes)")
@@ -175,7 +175,7 @@ def quote(call: Call, text: str) -> str:
     """Return at most 500 characters of untrusted text on one line, without the key."""
     key = call.settings.api_key
     text = text[:4000]  # cut first: a hostile message may be long
-    # Endpoints echo keys, often truncated: prefixes and suffixes from 8 characters are removed.
+    # Endpoints echo keys, often truncated: prefixes and suffixes of at least 8 characters are cut.
     for length in range(len(key), min(7, max(0, len(key) - 1)), -1):
         text = text.replace(key[:length], "$API_KEY").replace(key[-length:], "$API_KEY")
     return shorten(text)

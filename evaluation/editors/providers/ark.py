@@ -36,7 +36,7 @@ class Ark(HostedEditor):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if is_host(self.url, "volces.com"):  # its keys do not work at BytePlus
+        if is_host(self.url, "volces.com"):  # whose keys do not work at BytePlus
             self.provider = "Volcano Engine"  # type: ignore[misc]
 
     def _call_model(self, request: Request) -> Edited:

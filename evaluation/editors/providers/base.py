@@ -1,4 +1,4 @@
-"""Base of the editors of hosted models: key, deadline, size, price and failures.
+"""Base of the editors of hosted models: handles key, deadline, size, price and failures.
 
 Each provider's editor implements `_call_model`, which sends one edit and finds the image in the
 answer.
@@ -40,7 +40,7 @@ from evaluation.net.client import HttpClient, Reply
 from evaluation.packages import package_version
 from evaluation.untrusted_json import parse_json
 
-#: A base64 image of the largest accepted size, and the JSON around it.
+#: Suffices for a base64 image of the largest accepted size and the JSON around it.
 MAX_BODY = 96 * 2**20
 
 # Polls and fetches are free, so a paid image is not given up after one failure.
@@ -107,7 +107,7 @@ class HostedEditor(Editor):
     default_url: ClassVar[str]
     url_variable: ClassVar[str] = ""
     package: ClassVar[str] = ""  # the SDK's package; "": raw HTTP
-    domain: ClassVar[str] = ""  # the key may also be sent to its subdomains
+    domain: ClassVar[str] = ""  # the key may also be sent to this domain and its subdomains
     #: Other hosts of the same API.
     other_hosts: ClassVar[tuple[str, ...]] = ()
     #: Patterns of an error's code and text, each with its fault (None: a refusal). The first match
@@ -201,7 +201,7 @@ class HostedEditor(Editor):
 
     @classmethod
     def is_known_host(cls, url: str) -> bool:
-        """Return True if the URL is on a host of the provider or of this machine's environment."""
+        """Return True if the URL is on a host of the provider, or on that in `url_variable`."""
         configured = os.environ.get(cls.url_variable, "") if cls.url_variable else ""
         hosts = {_host(address) for address in (cls.default_url, configured) if address}
         return _host(url) in hosts | set(cls.other_hosts)
@@ -243,7 +243,7 @@ class HostedEditor(Editor):
         return f"{width}x{height}"
 
     def stated_notes(self, answer: Mapping[str, Any], request: Request) -> dict[str, Any]:
-        """Return notes of the seed, duration and changed prompt that the answer states."""
+        """Return notes on the seed, duration and changed prompt that the answer states."""
         notes = {
             f"stated_{name}": answer[name]
             for name in ("seed", "duration")
@@ -371,7 +371,7 @@ class HostedEditor(Editor):
         return retry_after(reply.headers)
 
     def sdk_client(self) -> httpx2.Client:
-        """An HTTP client for an SDK that checks answers before the SDK reads them.
+        """Return an HTTP client that checks each answer before an SDK reads it.
 
         The SDKs' own errors leave out details: an error with status 200, the body of a 502.
         """
@@ -433,7 +433,7 @@ def meanings(
 def origin(url: str) -> str:
     """Return scheme, host and port.
 
-    The HTTP client uses the same parser, so no trick can make the two disagree.
+    The HTTP client uses the same parser, so it cannot read a different host in the same URL.
     """
     try:
         parts = httpx2.URL(url)

@@ -1,6 +1,6 @@
 """Models on fal, called through its queue.
 
-Over raw HTTP: fal's own client retries ten times and sends JPEG.
+We use raw HTTP, because fal's own client retries ten times and sends JPEG.
 """
 
 from __future__ import annotations

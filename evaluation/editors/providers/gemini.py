@@ -1,4 +1,4 @@
-"""Google's Gemini image models, by the google-genai SDK."""
+"""Google's Gemini image models, called through the google-genai SDK."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from evaluation.images import EncodedImage
 from evaluation.net.backend import trusted_authorities
 from evaluation.net.client import Reply
 
-#: A request may have 20 MB, which is 15 MB before base64. The oldest turns of a longer
-#: history are left out.
+#: A request may have 20 MB, which is 15 MB before base64. The oldest turns of a larger history are
+#: left out.
 MAX_HISTORY_BYTES = 12 * 2**20
 #: Signature that Google accepts for a re-encoded image in a model's turn.
 NO_SIGNATURE = b"skip_thought_signature_validator"
@@ -86,7 +86,7 @@ class Gemini(HostedEditor):
             response = self._sdk.models.generate_content(
                 model=self.model, contents=contents, config=config
             )
-        # The SDK's errors for an answer of an unknown shape.
+        # The SDK raises these for an answer of an unknown shape.
         except (errors.UnknownApiResponseError, ValueError, TypeError, AttributeError) as error:
             raise server_error(f"Google's answer cannot be read: {shorten(str(error))}") from error
         return self._read(response)

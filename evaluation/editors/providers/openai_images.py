@@ -1,4 +1,4 @@
-"""OpenAI's image models, by the openai SDK (POST /images/edits)."""
+"""OpenAI's image models, called through the openai SDK (POST /images/edits)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class OpenAIImages(HostedEditor):
         return Edited(from_base64(getattr(item, "b64_json", None)), notes, self._cost(usage))
 
     def _cost(self, usage: Mapping[str, Any] | None) -> float | None:
-        """Return the cost by tokens; None if unknown: the row's price is used instead."""
+        """Return the cost of the tokens; None if unknown, so that the row's price is used."""
         if not usage or not self.token_prices:
             return None
         details = usage.get("input_tokens_details") or {}

@@ -1,4 +1,4 @@
-"""Models on Replicate: a request waits a while for its prediction, then we poll."""
+"""Models on Replicate: the first request waits a while for the prediction, then we poll."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Replicate(HostedEditor):
         )
 
     def _address(self, request: Request) -> str:
-        """Return a data URI of the image, or the address of its upload if it is large."""
+        """Return a data URI of the image; for a large image, upload it and return the address."""
         png = request.image.png()
         if len(png) <= INLINE_BYTES:
             return data_uri(request.image)

@@ -120,7 +120,7 @@ class JudgeOptions:
     price_out: float = 0.0
     budget_usd: float | None = None
     budget_calls: int | None = None
-    #: The total time of all calls for one run, at most.
+    #: The maximum total time of all calls for one run.
     budget_seconds: float = 3600.0
 
     @classmethod
@@ -144,7 +144,7 @@ class JudgeOptions:
             except (TypeError, ValueError):
                 raise WitnessError(f"{name} is {value!r}; it must be a number") from None
             if not 0 <= parsed < math.inf:
-                raise WitnessError(f"{name} is {value!r}; it must be a number from 0 on")
+                raise WitnessError(f"{name} is {value!r}; it must be a number, 0 or more")
             return parsed
 
         calls, usd = number("JUDGE_CALLS"), number("JUDGE_USD")
@@ -182,9 +182,9 @@ class NoAnswer(Exception):
 
 
 class Judge(Witness):
-    """Evidence from a vision-language model; it never ends a chain.
+    """Evidence from a vision-language model, which never ends a chain.
 
-    `stopped` is the reason why no more questions are asked, such as a spent budget; "" before.
+    `stopped` is the reason why no more questions are asked, such as a spent budget; "" until then.
     """
 
     name: ClassVar[str] = "judge"
@@ -234,7 +234,7 @@ class Judge(Witness):
     # Questions.
 
     def examine(self, trip: TripToJudge, about: str = "") -> Evidence | None:
-        """Ask whether the edit was made, was undone and changed something else; None: no answer."""
+        """Ask if the edit was made, was undone, and changed anything else; None: no answer."""
         if trip.restored is None or trip.pair.change == "none":
             return None
         if not self.is_honest(trip, about):
@@ -409,7 +409,7 @@ class Preference:
 
     @property
     def closer(self) -> str:
-        """Return "one", "other", or "same" if the two answers disagree."""
+        """Return "one" or "other" if both answers agree on that image, else "same"."""
         if (self.forwards, self.backwards) == ("first", "second"):
             return "one"
         if (self.forwards, self.backwards) == ("second", "first"):
@@ -466,7 +466,7 @@ ReadTrip = Callable[[int], tuple[EncodedImage, EncodedImage, EncodedImage] | Non
 def judge_chain(
     judge: Judge, source: EncodedImage, trips: int, read: ReadTrip, pair: EditPair, about: str
 ) -> dict[int, list[dict[str, Any]]]:
-    """Return the judge's evidence on the displayed trips of a chain, by trip number.
+    """Return the judge's evidence on the trips that pages show (`ticks`), by trip number.
 
     The first trip is also rated by the rubric. To measure the judge's bias for the image shown
     first, the first and the last restored image are compared in both orders.
@@ -495,7 +495,7 @@ def judge_chain(
 
 
 def max_calls(chains: int, trips: int) -> int:
-    """Return the largest number of calls that so many chains need."""
+    """Return the maximum number of calls for this many chains."""
     controls_and_trips, rubric, both_orders = 2 * len(ticks(trips)), 1, 2
     worn = len({0, trips, *(n for n in WORN_AT if n < trips)})
     return chains * (controls_and_trips + rubric + both_orders + worn)

@@ -55,7 +55,7 @@ class Client(ABC):
     key: str = field(default="", repr=False)
     timeout: float = 60.0
     prices: tuple[float, float] = (0.0, 0.0)
-    #: True if the address is untrusted and is called by the rules for submitted endpoints.
+    #: True if the address is untrusted and is called under the rules for submitted endpoints.
     untrusted: bool = False
     rules: Rules | None = None
 

@@ -135,7 +135,7 @@ class ControlAnswer(Answer):
     made: YesNoUnsure
 
 
-#: Both shown images are the edited image. A judge that sees an edit errs, or obeys text in it.
+#: Both shown images are the edited image. A judge that sees an edit errs, or obeys text in them.
 CONTROL = Question(
     "control",
     "You are shown two pictures. The first is the picture before an edit. The second is the "
