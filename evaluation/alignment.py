@@ -34,12 +34,12 @@ GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
 # Weight of a prior that keeps gains near 1; it matters only at low contrast.
 PRIOR = 1e-3
 # A fit may also desaturate the image by half or fully, if this halves the error that gains and
-# offsets leave. The error covers 0.9 of the pixels, because only a few may be colourful.
+# offsets leave. The error covers 0.9 of the pixels, because perhaps only a few are colourful.
 DESATURATIONS = (0.5, 1.0)
 DESATURATED_FITTING, MAX_DESATURATED_ERROR = 0.9, 0.5
 LIGHT = np.array([0.299, 0.587, 0.114])
 BLURS = (0.8, 1.5, 2.5, 4.0)  # standard deviations, in pixels
-SHARP = 0.95
+SHARP = 0.95  # at this share of the first image's sharpness, the second lost no detail
 # A warp is estimated on a small copy, then refined on a larger one. Lengths of flows are shares of
 # the longer side.
 FLOW_SIDES = (256, 512)
@@ -48,8 +48,9 @@ MAX_FLOW = 0.06
 # Pixels that differ by this much after the flow were probably edited: they have half the weight.
 FLOW_DOUBT = 0.03
 # A flow counts as a warp if it explains at least this share, and at least this amount, of the
-# difference outside the edit. Other flows only smear the edit into its surroundings. Both are
-# measured on blurred copies: any flow explains a little grain, and edges may be a pixel apart.
+# difference outside the edit. Other flows only smear the edit into its surroundings. Share and
+# amount are measured on blurred copies: any flow explains a little grain, and edges may be a pixel
+# apart.
 # In tests flows explained at least half of the difference after a warp, and at least 0.002, but
 # none of the difference after noise, JPEG or an added object.
 FLOW_MIN_SHARE = 0.3
@@ -254,9 +255,9 @@ def unwarped(images: Aligned) -> Aligned | None:
 
 
 def explained_by_motion(images: Aligned) -> Aligned:
-    """Replace the first image by the second, limited to colours nearby in the first.
+    """Replace the first image by the second, with colours limited to those nearby in the first.
 
-    The remaining difference is new colours, which no motion explains. A flow could shrink a drawn
+    What still differs are new colours, which no motion explains. A flow could shrink a drawn
     object to nothing, but it cannot explain where the object's colours came from.
     """
     import cv2
@@ -341,7 +342,7 @@ MAX_SHIFT = 0.12  # of the longer side
 MAX_SKEW = 0.02
 ZOOMS = (1.0, 0.98, 1.02, 0.96, 1.04, 0.94, 1.06, 0.92, 1.08)
 SMOOTHING = 5
-SURE_CORRELATION = 0.98
+SURE_CORRELATION = 0.98  # above this, no second search is needed
 NEARBY = 0.5  # pixels of the small copy
 # cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, iterations, precision
 _ECC_CRITERIA = (3, 50, 1e-5)
@@ -398,7 +399,7 @@ def _no_warp(x: Values, y: Values, size: tuple[int, int]) -> Values:
 
 
 def _best_zoom(x: Values, y: Values, size: tuple[int, int]) -> Values:
-    """Return the zoom of ZOOMS, and its shift, with the best phase correlation."""
+    """Return the warp with the best phase correlation: a zoom of ZOOMS, and its shift."""
     import cv2
 
     window = cv2.createHanningWindow(size, cv2.CV_32F)
@@ -425,7 +426,7 @@ def _rescaled(warp: Floats, ratio: tuple[float, float]) -> Floats:
 
 
 def _is_identity(warp: npt.NDArray[Any]) -> bool:
-    """Return True if the warp moves no point by 0.05 pixels of the small copy."""
+    """Return True if the warp moves every point by less than 0.05 pixels of the small copy."""
     off = np.abs(warp - np.eye(2, 3))
     return bool((off[:, :2].sum(axis=1) * REGISTER_SIDE + off[:, 2]).max() < 0.05)
 

@@ -21,7 +21,8 @@ from evaluation.errors import UserFacingError, first_error
 from evaluation.images import EncodedImage
 from evaluation.run_secret import SeedMode
 
-#: The codes for wordings in the study of Nano Banana 2: a letter, and F for a fidelity clause.
+#: Short codes of wordings, as in the paper on Nano Banana 2 (docs/papers.md): a letter, then F if
+#: the sentence FIDELITY is added to every prompt.
 CODES = {
     f"{letter}{clause}": (name, bool(clause))
     for letter, name in (("P", PLAIN), ("S", "short"), ("L", "long"), ("C", "colloquial"))
@@ -36,6 +37,7 @@ DENOISE_STRENGTH = 5
 MAX_TEMPERATURE = 2.0
 MAX_REPEATS = 20
 MAX_SENTENCE = 300
+CHAIN_SHAPE = "is a chain shape (its trips are not one forward and one backward edit)"
 Prompt = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
@@ -47,8 +49,8 @@ class Arm(BaseModel):
     """The settings of a run that differ from the suite's; none by default.
 
     `resolved` fills in `prompts` (forward and backward by pair) and `cleanup_version` when the run
-    begins. A file written by hand may use one of CODES as the wording, and `size` for one size, a
-    list, or "interleaved".
+    begins. A file written by hand may give one of CODES as `wording`. Instead of `sizes`, it may
+    give `size`: one size, a list, or "interleaved" (1K, 2K, 4K).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -108,7 +110,9 @@ class Arm(BaseModel):
             self.rewords or self.temperature is not None or self.sizes or self.session != ALONE
         )
         if self.floor and has_prompt_settings:
-            raise ValueError("floor makes no edit: it has no wording, temperature, size or session")
+            raise ValueError(
+                "floor makes no edit, so it cannot have a wording, temperature, size or session"
+            )
         return self
 
     @classmethod
@@ -171,11 +175,11 @@ class Arm(BaseModel):
         """Return the arm with its prompts and the version of its clean-up filled in.
 
         `variants` are further wordings of the pairs, by slug. Raises ArmError if a pair lacks the
-        wording, or if the clean-up cannot run here.
+        wording or cannot be played with `floor`, or if the clean-up cannot run here.
         """
         pairs = list(pairs)
         if self.floor and (shape := next((p.slug for p in pairs if p.shape), None)):
-            raise ArmError(f"the pair {shape} is a chain shape: its floor cannot be played")
+            raise ArmError(f"the pair {shape} {CHAIN_SHAPE}, so it cannot be played with floor")
         prompts = {}
         if self.rewords:
             by_slug = variants or {}
@@ -185,7 +189,7 @@ class Arm(BaseModel):
 
     def _prompts(self, pair: EditPair, variants: Sequence[Variant]) -> tuple[str, str]:
         if pair.shape:
-            raise ArmError(f"the pair {pair.slug} is a chain shape, which has one wording")
+            raise ArmError(f"the pair {pair.slug} {CHAIN_SHAPE}, so it has only one wording")
         wordings = [Variant(PLAIN, pair.forward, pair.backward), *variants]
         chosen = next((variant for variant in wordings if variant.name == self.wording), None)
         if chosen is None:
@@ -212,7 +216,7 @@ class Arm(BaseModel):
         return replace(pair, change="none", operator="", object="") if self.floor else pair
 
     def reworded(self, pair: EditPair) -> EditPair:
-        """Return the pair in the arm's wording; a chain shape has only one wording."""
+        """Return the pair in the arm's wording; a pair with a chain shape has only one wording."""
         pair = self.measured_pair(pair)
         if pair.shape or pair.slug not in self.prompts:
             return pair
@@ -265,7 +269,7 @@ def _denoised(image: EncodedImage) -> EncodedImage:
     import numpy as np
     from PIL import Image
 
-    # BGR, because the filter smooths brightness and colour separately.
+    # The filter expects BGR, from which it separates brightness and colour.
     pixels = np.ascontiguousarray(np.asarray(image.decoded)[:, :, ::-1])
     strength = DENOISE_STRENGTH
     clean = cv2.fastNlMeansDenoisingColored(pixels, None, strength, strength, 7, 21)

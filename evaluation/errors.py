@@ -24,7 +24,7 @@ def first_error(error: ValidationError) -> str:
 class Fault(StrEnum):
     """The reason why an edit gave no image. The value is stored; `label` is shown.
 
-    If retries do not help, a fault with `breaks_chain` ends the chain; others pause the run.
+    If retries do not help, a fault with `breaks_chain` ends the chain; other faults pause the run.
     """
 
     label: str

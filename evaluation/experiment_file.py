@@ -91,7 +91,8 @@ class ExperimentFile(BaseModel):
         for name, arm in self.arms.items():
             if arm.repeats or arm.prompts or arm.cleanup_version:
                 raise ValueError(
-                    f"arm {name}: set repeats for the whole experiment, not for an arm"
+                    f"arm {name}: repeats, prompts and cleanup_version cannot be set for an arm; "
+                    "set repeats for the whole experiment"
                 )
             self.arms[name] = arm.model_copy(update={"repeats": self.repeats})
         check_arms_differ(self.arms)
@@ -146,7 +147,10 @@ def check_arms_differ(arms: Mapping[str, Arm]) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader without repeated keys, tags, or references, which can expand to gigabytes."""
+    """A YAML loader that refuses repeated keys, tags and references.
+
+    References can expand to gigabytes.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):

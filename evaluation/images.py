@@ -31,7 +31,7 @@ EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 MAX_BYTES = 64 * 2**20
 # Pillow's own limit is 179 MP; a benchmark image has about 1 MP.
 MAX_PIXELS = 40_000_000
-# A progressive JPEG has about ten scans. A million empty ones, of eleven bytes each, would keep a
+# A progressive JPEG has about ten scans. A million empty scans, of eleven bytes each, would keep a
 # processor busy for a day.
 MAX_SCANS = 500
 # Parts are the chunks of a PNG or WebP and the segments of a JPEG. Each takes at least 4 bytes in
@@ -44,7 +44,7 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 STRIP_ROWS = 64
 MID_GREY = (128, 128, 128)
 REFRAMED_RATIO = 1.02
-# A channel of a blank image spans at most this many levels: JPEG makes it slightly uneven.
+# A channel of a blank image spans at most this many levels: JPEG makes an image slightly uneven.
 BLANK_SPREAD = 6
 
 # A 4 x 4 Bayer pattern of thresholds 0..3, for the dither of `clean_wire`.
@@ -381,8 +381,9 @@ def blank_card(image: Image.Image) -> Image.Image:
 def encode_png(image: Image.Image) -> bytes:
     """Encode an image as PNG; a colour image gets only the required chunks.
 
-    Every edit sends a colour image, so these are encoded here with a fixed row filter. Pillow tries
-    five filters for each row: it takes more than twice as long and saves two or three per cent.
+    Every edit sends a colour image, so colour images are encoded here with a fixed row filter.
+    Pillow would try five filters for each row: this takes more than twice as long and saves two or
+    three per cent of the bytes.
     """
     if image.mode != "RGB" or not all(image.size):
         buffer = io.BytesIO()

@@ -176,8 +176,8 @@ class ScoreOptions:
     """Settings of scoring.
 
     `metrics` are names; None: all metrics that can run here. `judge` is a vision-language model
-    that judges the trips shown to people: its name, or its settings (model, url, kind, key, usd,
-    calls). Settings that are not given come from the environment variables JUDGE_...
+    that judges the trips shown to people: the name of the model, or settings (model, url, kind,
+    key, usd, calls). Settings that are not given come from the environment variables JUDGE_...
     """
 
     metrics: Iterable[str] | None = None
@@ -203,9 +203,10 @@ def evaluate(
     evaluation; without `out` the run is deleted with its results. Paid models are played without
     confirmation: give a budget in `play`.
 
-    `log` are hooks: "wandb", "mlflow", objects with `begin`, `on_trip` and `end`, or functions. A
-    function is called after every trip with its chain, number, seconds and cost, from several
-    threads if chains are played in parallel. A hook that fails is removed.
+    `log` gives hooks, which follow the run: "wandb", "mlflow", objects with `begin`, `on_trip` and
+    `end`, or functions. A function is called after every trip with the trip's chain, number,
+    seconds and cost, from several threads if chains are played in parallel. A hook that fails is
+    removed.
     """
     play, score = play or PlayOptions(), score or ScoreOptions()
     hooks = Hooks.load(log)

@@ -1,8 +1,8 @@
-"""The shapes of a run's data, shared by all stores, files and API answers.
+"""The records of a run, shared by all stores, files and API answers.
 
-The lines of a bundle are these records. The API's answers, the files of a run folder, `--json`,
-their JSON Schemas and the exported tables are built on them. Rows of the database use the same
-field names.
+The lines of a bundle are these records. The API's answers, the files of a run folder, the output of
+`--json`, their JSON Schemas and the exported tables are built on these records. Rows of the
+database use the same field names.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def _check_evidence(row: dict[str, Any]) -> dict[str, Any]:
         if name not in row or row[name] not in (True, False, None):
             raise ValueError(f"{name} must be true, false or null")
     if not isinstance(row.get("gates"), bool) or row.get("kept") not in (True, False, None):
-        raise ValueError("gates must be true or false, kept true, false or null")
+        raise ValueError("gates must be true or false; kept must be true, false or null")
     if not isinstance(row.get("said", ""), str) or type(row.get("step", 0)) is not int:
-        raise ValueError("said must be a string, step a whole number")
+        raise ValueError("said must be a string; step must be a whole number")
     return row
 
 
-#: The verdict of one witness on a trip (evaluation.witnesses.Evidence).
+#: The verdict of a witness (an automatic check of the edit) on a trip (evaluation.witnesses.base).
 EvidenceRow = Annotated[dict[str, Any], AfterValidator(_check_evidence)]
 
 
@@ -73,20 +73,21 @@ class TripMeasures(Record):
     )
     window: Annotated[list[Number], Field(max_length=4)] | None = Field(
         default=None,
-        description="The window in which that part fell most: left, top, right, bottom as "
-        "shares of the image; None: the whole image.",
+        description="The area of the image in which the part in `because` fell most: left, top, "
+        "right, bottom as shares of the image; None: the whole image.",
     )
     undo: Number | None = Field(
         default=None,
-        description="Retention of objects and shapes where the edit was made; None: its place "
-        "is unknown.",
+        description="Retention of objects and shapes where the edit was made; None: the area of "
+        "the edit is unknown.",
     )
     evidence: Many[EvidenceRow] = Field(
         default=[], description="The verdict of each witness on the edit."
     )
     steps: Annotated[Many[dict[str, Any]], Field(max_length=MAX_STEPS)] = Field(
         default=[],
-        description="The measures of each step of a chain shape; empty for a round trip.",
+        description="The measures of each step, if the pair is a chain shape (has its own sequence "
+        "of edits); empty for a round trip.",
     )
 
     @property
@@ -170,9 +171,10 @@ class ChainRecord(Record):
 
 
 class AuditRecord(Record):
-    """An extra backward edit: of an altered answer or, with number 0, of our own drawing.
+    """An audit: an extra request that tests the model for cheating.
 
-    `outcome` is empty if the audit's trip was not played.
+    The model must undo an edit in an altered copy of its own answer or, with `number` 0, remove an
+    object that we drew into the source. `outcome` is empty if the audit's trip was not played.
     """
 
     case: Slug
@@ -195,6 +197,8 @@ class AuditRecord(Record):
 
 
 class CalibrationRecord(Record):
+    """A metric's distances from a source to its blank card and, by quality, to JPEG copies."""
+
     image: Slug
     metric: Slug
     blank: Number
@@ -221,7 +225,7 @@ class ModelRecord(Record):
 
 
 class Played(StrEnum):
-    """The place where a run was played. The host of a model could store its images."""
+    """Where a run was played: whoever hosts a model could store images and return them."""
 
     HERE = "run here"
     ENDPOINT = "submitted endpoint"
@@ -230,7 +234,7 @@ class Played(StrEnum):
 
     @classmethod
     def by_editor(cls, editor: str) -> Played:
-        """Return the value of our own runs with this editor: submitters host only endpoints."""
+        """Return the value for a run that we played: only endpoints are hosted by submitters."""
         return cls.ENDPOINT if editor == "endpoint" else cls.HERE
 
 
@@ -241,11 +245,11 @@ RANKED_WAYS = (Played.HERE, Played.ENDPOINT)
 class RunRecord(Record):
     """The settings and facts of a run.
 
-    `played` is the writer's claim; a site that imports the run sets its own value. `metrics` lists
-    the pinned and the missing metrics. If chains were played again after a secret was published,
-    that secret is in `earlier_secrets`, the latest first. `stop_after` is the number of trips
-    played after a chain's result is known; 0: all trips. `arm` lists the settings that differ from
-    the suite's.
+    `played` is what the writer states; a site that imports the run sets its own value. `metrics`
+    gives the version of each metric, or why it is missing. If chains were played again after a
+    secret was published, that secret is in `earlier_secrets`, the latest first. With `stop_after`,
+    a chain stops this many trips after its result is known; 0: chains never stop early. `arm` lists
+    the settings that differ from the suite's.
     """
 
     secret: Sha256
@@ -278,7 +282,7 @@ class RunRecord(Record):
 
     @property
     def commitments(self) -> list[str]:
-        """The published commitments to the secrets, the earliest first."""
+        """The hashes of the secrets, which are published before the secrets; the earliest first."""
         later = self.provenance.get("later")
         entries = [self.provenance, *(later if isinstance(later, list) else ())]
         published = [entry.get("secret_sha256") for entry in entries if isinstance(entry, dict)]
@@ -286,17 +290,17 @@ class RunRecord(Record):
 
 
 class StandingNumbers(Record):
-    """The numbers of one run by one metric at one threshold in one scope.
+    """The results of one run by one metric at one threshold, for one scope (a group of cases).
 
     A half-life of None is longer than the suite's trips. If `has_interval` is true, a bound of None
-    means the same; if it is false, the scope has too few images for a 95 % interval.
+    means the same; otherwise the scope has too few images for a 95 % interval.
     """
 
     metric: Slug
     threshold: Number
     scope: Annotated[str, StringConstraints(max_length=100)]
     half_life: Number | None = Field(
-        description="The trip by which half of the cases have ended; None: after the last."
+        description="The trip by which half of the cases have ended; None: after the last trip."
     )
     half_life_low: Number | None
     half_life_high: Number | None
@@ -311,10 +315,12 @@ class StandingNumbers(Record):
         description="Usable trips among the first n trips, for n = 0..N."
     )
     curve: dict[str, Many[Number | None]] = Field(
-        description='Mean retention at n = 0..N: "mean", "low", "high"; for all cases also '
-        '"shown", on the scale that pages show.'
+        description='Mean retention after n = 0..N trips: "mean", "low", "high"; in the scope of '
+        'all cases also "shown", on the scale that pages show.'
     )
-    survival: Many[Number | None] = Field(description="Share of cases still usable at n = 0..N.")
+    survival: Many[Number | None] = Field(
+        description="Share of cases still usable after n = 0..N trips."
+    )
     incidence: dict[Slug, Many[Number | None]] = Field(
         description="For each cause: the share of cases that it has ended after n = 0..N trips."
     )
@@ -328,7 +334,7 @@ class StandingRecord(StandingNumbers):
 
 
 class OtherImage(Record):
-    """The other image of a comparison, often by a model outside the bundle."""
+    """The other image of a vote on two images; its model is often not in the bundle."""
 
     model: Slug
     trip: TripNumber
@@ -338,9 +344,9 @@ class OtherImage(Record):
 class VoteRecord(Record):
     """One blind vote.
 
-    `answer` for a pair is 1 for this run's image, -1 for the other, 0 for "cannot say"; for a
-    single image it is 1 for "still usable" and 0 for not. `voter` is an anonymous id, the same for
-    all votes of a person.
+    For two images (kind "pair"), `answer` is 1 for this run's image, -1 for the other image, 0 for
+    "cannot say". For a single image it is 1 for "still usable", else 0. `role` is "gold" for a
+    question whose answer is known. `voter` is an anonymous id, the same for all votes of a person.
     """
 
     kind: Literal["pair", "usable"]

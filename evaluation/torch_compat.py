@@ -1,8 +1,9 @@
 """Workarounds for torch: importing a mismatched torchvision, and running in one thread.
 
-PyPI's torchvision is linked against CUDA. With a CPU build of torch its library does not load, and
-even `import torchvision` fails: "operator torchvision::nms does not exist". lpips, open_clip and
-timm import torchvision but use none of its compiled operators, so declaring these is enough.
+PyPI's torchvision is linked against CUDA. With a CPU build of torch, torchvision's library does not
+load, and even `import torchvision` fails: "operator torchvision::nms does not exist". lpips,
+open_clip and timm import torchvision but use none of its compiled operators, so it is enough to
+declare these operators.
 """
 
 from __future__ import annotations

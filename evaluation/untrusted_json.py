@@ -21,7 +21,8 @@ UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 MAX_FILE_BYTES = 64 * 2**20
 #: The limit of items increases by one for this many characters. Our own files have 20 per item.
 BYTES_PER_ITEM = 8
-#: Above every valid number. Answers are stored as JSON, where numbers are floats.
+#: Larger than every valid number. Answers of endpoints are stored as JSON, and its numbers are
+#: floats.
 LARGEST = 1e300
 #: More digits than any valid whole number has.
 MAX_DIGITS = 20
@@ -85,7 +86,7 @@ def parse_strictly(
         )
         is_storable = can_be_stored(value)
     except RecursionError:
-        raise ValueError("JSON that is too deeply nested") from None
+        raise ValueError("the JSON is too deeply nested") from None
     if not is_storable:
         raise ValueError("a string contains a NUL byte or a lone surrogate")
     return value
@@ -105,10 +106,10 @@ def _whole(digits: str) -> int:
 
 
 def bounded(value: Any, limit: float) -> float | None:
-    """Return a number, at most `limit`; None if it is negative or not a number."""
+    """Return the value as a float of at most `limit`; None if negative or not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(min(value, limit)) if value >= 0 else None  # NaN is not
+    return float(min(value, limit)) if value >= 0 else None  # NaN is not >= 0
 
 
 def can_be_stored(value: Any) -> bool:

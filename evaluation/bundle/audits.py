@@ -1,4 +1,9 @@
-"""Check the audits of a bundle: that the run's secret selected them, and their findings."""
+"""Check the audits of a bundle: that the run's secret selected them, and their findings.
+
+Audits are extra requests that test a model for cheating (evaluation.audits.plan). Most send a
+"touched" (slightly altered) copy of the model's own answer; cold audits send an image that the
+model has never seen.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,8 @@ from evaluation.play.finish import audit_finding, recreate_audit
 from evaluation.records import AuditRecord
 from evaluation.witnesses.base import Verdict
 
-#: The tolerance (relative, absolute) of a recreated image's RMSE, because JPEG libraries differ.
+#: The tolerance (relative, absolute) of the RMSE between the sent and the recreated image, because
+#: JPEG libraries differ.
 TOUCH_TOLERANCE = (0.0, 0.01)
 #: Findings may have been measured by any of these metrics, depending on which were installed.
 MEASURED_BY = frozenset({"lpips", "overall", "ssim"})
@@ -59,14 +65,14 @@ class _Audits:
         lines = self.document.audits
         for raw, line in zip(self.bundle.raw["audits"], lines, strict=True):
             yield digest_check(line.name, raw)
-        if len(self.secrets) == 1:  # with several secrets, `_draw` finds the right one
+        if len(self.secrets) == 1:  # with several secrets, `_find_secret` does this
             stated = sorted([line.case, line.repeat, line.number, line.kind] for line in lines)
             yield compared("run", "planned audits", stated, self._planned(stated))
         for line in lines:
             if case := self.cases.get(line.case):
                 yield from self._audit(line, case)
             else:
-                yield Check(line.name, "case", DIFFERENT, "it is not in the suite")
+                yield Check(line.name, "case", DIFFERENT, "the case is not in the suite")
         yield from self._conclusions()
 
     def _planned(self, stated: list[list[Any]]) -> list[list[Any]]:
@@ -79,7 +85,7 @@ class _Audits:
 
     def _audit(self, line: AuditRecord, case: Case) -> Iterator[Check]:
         audit = Audit(line.case, line.repeat, line.number, line.kind)
-        secret, check = self._draw(line, audit, case)
+        secret, check = self._find_secret(line, audit, case)
         yield check
         for what, row in (("sent", line.sent), ("answer", line.answer)):
             if row is not None:
@@ -87,11 +93,11 @@ class _Audits:
         if line.finding and secret:
             yield from self._finding(line, audit, secret)
 
-    def _draw(self, line: AuditRecord, audit: Audit, case: Case) -> tuple[str | None, Check]:
-        """Return the secret that gives the audit's repeat, trip and seed, and the check of them."""
+    def _find_secret(self, line: AuditRecord, audit: Audit, case: Case) -> tuple[str | None, Check]:
+        """Return the secret that gives the audit's repeat, trip and seed, and a check of these."""
         stated = [line.repeat, line.number, line.seed]
         is_cold = audit.kind == "cold"
-        drawn = {
+        derived = {
             secret: [
                 *(
                     (0, BEFORE_TRIPS)
@@ -102,8 +108,8 @@ class _Audits:
             ]
             for secret in self.secrets
         }
-        secret = next((s for s, values in drawn.items() if values == stated), None)
-        values = drawn[secret or self.secrets[0]]
+        secret = next((s for s, values in derived.items() if values == stated), None)
+        values = derived[secret or self.secrets[0]]
         return secret, compared(line.name, "place and seed", stated, values, (0.0, 0.0))
 
     def _finding(self, line: AuditRecord, audit: Audit, secret: str) -> Iterator[Check]:
@@ -119,8 +125,8 @@ class _Audits:
         alteration, _ = recreated
         yield compared(line.name, "alteration", line.words, alteration.words)
         size = alteration.sent.size
-        stated, drawn = (np.asarray(fit(p.decoded, size)) for p in (sent, alteration.sent))
-        yield compared(line.name, "sent image", 0.0, rmse(stated, drawn), TOUCH_TOLERANCE)
+        stated, here = (np.asarray(fit(p.decoded, size)) for p in (sent, alteration.sent))
+        yield compared(line.name, "sent image", 0.0, rmse(stated, here), TOUCH_TOLERANCE)
         if unable := self.unable.keys() & MEASURED_BY:
             yield Check(line.name, "finding", NOT_CHECKED, self.unable[min(unable)])
             return

@@ -16,13 +16,14 @@ from evaluation.records import FileRecord
 
 EQUAL, DIFFERENT, NOT_CHECKED = "equal", "different", "not checked"
 NO_IMAGES = "no images in the bundle"
-#: Tolerances of numbers: relative, absolute.
+#: Tolerances (relative, absolute): of exact numbers, and of metrics without and with a network.
 EXACT = (1e-9, 1e-9)
 CLASSICAL = (1e-6, 1e-9)
 NETWORK = (1e-3, 1e-5)
 # Used if either side was computed in half precision on a GPU.
 HALF = (1e-2, HALF_TOLERANCE)
-# Witnesses are networks; their amounts are stored with five digits.
+# Witnesses (automatic checks of whether an edit was made) are networks. The amounts that they see
+# are stored with five digits.
 WITNESSED = (1e-3, 2e-5)
 # No-reference metrics fit a parameter on a grid: a tiny difference may select another grid point.
 QUALITY = (1e-3, 0.05)
@@ -32,7 +33,7 @@ REGISTERED = (1e-2, 1e-3)
 
 @dataclass(frozen=True)
 class Check:
-    """The verdict on one value; `line` and `what` name its line in the bundle and the value."""
+    """The verdict on one value: `line` names the line of the bundle, `what` the value in it."""
 
     line: str
     what: str
@@ -45,7 +46,7 @@ class Check:
 
 
 def verdict(checks: Mapping[str, int]) -> bool | None:
-    """Return False if a check found a difference, None if some were not made, else True.
+    """Return False if a check found a difference, None if a value was not checked, else True.
 
     `checks` has the number of checks by verdict.
     """

@@ -49,10 +49,11 @@ NAME = re.compile(r"images/([0-9a-f]{64})\.(png|jpg|webp)")
 MAX_ENTRIES = 100_000
 MAX_DOCUMENT = 128 * 2**20
 MAX_TOTAL = 64 * 2**30
-#: A JSON item (object, list or member) must have so many bytes of text on average, because each
-#: takes up to a few hundred bytes of memory. Items of our own bundles have 20 bytes.
+#: The smallest accepted average length of a JSON item (object, list or member), in bytes of text:
+#: each item takes up to a few hundred bytes of memory. Items of our own bundles have 20 bytes.
 BYTES_PER_ITEM = 12
-#: One object (metrics, pairs, thresholds) may have so many members: each invalid one adds an error.
+#: The maximum number of members of one object (metrics, pairs, thresholds): each invalid member
+#: adds an error.
 MAX_KEYS = 2_000
 # All zip entries have this date, so that bundles of one run are equal byte for byte.
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -137,7 +138,7 @@ def image_name(sha256: str, mime: str) -> str:
 def pack(
     file: Path | IO[bytes], document: Mapping[str, Any], images: Iterable[tuple[str, bytes]] = ()
 ) -> None:
-    """Write the zip of a sealed document and its images; equal input gives equal bytes."""
+    """Write the zip of a document with digests, and its images; equal input gives equal bytes."""
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
     with zipfile.ZipFile(file, "w") as archive:
         _add(archive, DOCUMENT, text.encode(), zipfile.ZIP_DEFLATED)
@@ -220,7 +221,8 @@ def read(
 ) -> Bundle:
     """Open the bundle in this file. Raises BundleError naming the problem.
 
-    Pass lower limits for untrusted uploads: entries, bytes of JSON, pixels per image.
+    The limits are on entries of the zip, bytes of JSON, and pixels per image. Pass lower limits for
+    untrusted uploads.
     """
     name = file.name if isinstance(file, Path) else "the file"
     try:

@@ -60,8 +60,8 @@ def write_bundle(
 ) -> dict[str, Any]:
     """Write the bundle of a complete, scored run; return its document.
 
-    `findings` are the run's audit findings, by chain and trip. Raises BundleError if the run is
-    not completely played or scored.
+    `findings` are the results of the run's audits (extra requests that test for cheating), by chain
+    and trip. Raises BundleError if the run is not completely played or scored.
     """
     return write(FolderSource(folder, scores, findings or {}), out, images=images)
 
@@ -312,13 +312,16 @@ class FolderSource:
 
 
 class _Measured(NamedTuple):
-    #: By chain, then by metric.
+    #: The results of each chain by each metric.
     results: dict[str, dict[str, Any]]
     standings: list[StandingRecord]
 
 
 def _scoring_provenance(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the provenance of scoring, with imported score files under a key of their own."""
+    """Return the provenance of scoring: versions, weights and devices.
+
+    Imported score files get a key of their own.
+    """
     scoring = {name: value for name, value in provenance.items() if name != "score_files"}
     files = provenance.get("score_files")
     return {"scoring": scoring} | ({"score_files": files} if files else {})

@@ -39,7 +39,7 @@ class BundleScores(MemoryScores):
         self.scored_fields: Collection[str] = ()
 
     def played_trips(self, record: ChainRecord) -> PlayedTrips | None:
-        """Return the chain up to its last measured trip; None if its case is not in the suite."""
+        """Return the chain up to its first unmeasured trip; None if the suite lacks its case."""
         if (case := self._cases.get(record.case)) is None:
             return None
         pair = self.bundle.arm.measured_pair(self.suite.pair_by_slug[case.pair])
@@ -80,7 +80,7 @@ class BundleScores(MemoryScores):
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Return the source data stored with the calibrations, which `verify` computed earlier."""
+        """Return the source data that `Verification` stored with its calibrations."""
         return stored_source_data(self.images.get(chain.key.image, {}))
 
     def save_scores(self, chain: PlayedTrips, trips: ScoredTrips) -> None:

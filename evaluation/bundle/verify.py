@@ -1,7 +1,10 @@
-"""Verify a bundle: compute each number and compare it with the stated one.
+"""Verify a bundle: compute each number again and compare it with the one that the bundle states.
 
-A value that cannot be checked is reported with the reason. Scores by networks may differ in
-the last digits between machines; all other numbers must be equal.
+A value that cannot be checked is reported with the reason. Numbers that depend on the processor may
+differ slightly (see the tolerances in `evaluation.bundle.checks`); all others must be equal.
+
+A "line" is a record of the bundle or a trip in a record. A witness is an automatic check of whether
+an edit was made, such as an object detector. The judge is a witness that queries a language model.
 """
 
 from __future__ import annotations
@@ -66,14 +69,16 @@ from evaluation.records import (
 from evaluation.run_secret import chain_seeds, commitment
 
 IMPORTED = "it was computed elsewhere and imported from a score file"
-NOT_QUERIED = "judges are not queried again: their answers are stored where the run was scored"
+NOT_QUERIED = (
+    "judge models are not queried again: their answers are stored where the run was scored"
+)
 #: The valid answers to each kind of vote.
 ANSWERS = {"pair": (-1, 0, 1), "usable": (0, 1)}
 #: The measures of a trip that do not depend on its edit.
 BASIC_MEASURES = ("reframed", "step", "from_source")
 
 
-#: The tolerance (RMSE) of our own degradation operators, which round differently by machine.
+#: The accepted error (RMSE) if our degradation operators run again: machines round differently.
 OPERATOR_TOLERANCE = 0.004
 
 
@@ -108,17 +113,18 @@ class Verification:
         ]
         self.scorer = Scorer(name for name in (*metrics, *no_reference) if name in METRICS)
         self.unable = {name: reason for name in metrics if (reason := self._unable(name))}
-        #: By no-reference metric of the run: why it cannot run here; "" if it can.
+        #: Why each no-reference metric of the run (which rates an image without its source) cannot
+        #: run here; "" if it can.
         self.no_reference = {name: self._unable(name) for name in no_reference}
         self.able = [name for name in metrics if name not in self.unable]
         self.able += [name for name, reason in self.no_reference.items() if not reason]
         self.secrets = self.document.run.secrets
-        #: The calibrations computed here, by image and metric, once the sources are checked.
+        #: The calibrations computed here, by image and metric; empty until sources are checked.
         self.calibrations: dict[str, dict[str, Calibration | None]] = {}
         self.store = BundleScores(bundle, self.scorer)
-        #: By witness of the run: why it cannot run here.
+        #: The witnesses of the run that cannot run here, with the reasons.
         self.unable_witnesses = self._unable_witnesses()
-        #: Witnesses that run here and can end chains, but did not judge the run.
+        #: Witnesses that run here and can end chains, but were not used to score the run.
         self.missing_witnesses = [
             name
             for name, witness in self.scorer.panel.witnesses.items()
@@ -153,11 +159,14 @@ class Verification:
             yield digest_check(line, raw[line])
         yield compared("suite", "content hash", stated, content_hash)
         if (method := self.document.run.method_version) != METHOD_VERSION:
-            why = f"method {method[:20]}, but {METHOD_VERSION} here: play and score the run again"
+            why = (
+                f"scored by method {method[:20]}, but the method here is {METHOD_VERSION}: "
+                "play and score the run again"
+            )
             yield Check("run", "method version", DIFFERENT, why)
         if commitments := self.document.run.commitments:
-            drawn = [commitment(secret) for secret in reversed(self.secrets)]
-            yield compared("run", "secret", commitments, drawn)
+            computed = [commitment(secret) for secret in reversed(self.secrets)]
+            yield compared("run", "secret", commitments, computed)
         yield compared("bundle", "digest of all lines", self.document.digest, self.bundle.digest)
         cases = {
             (case.slug, repeat)
@@ -178,7 +187,7 @@ class Verification:
             complete = [trip for trip in chain.trips if trip.forward and trip.backward]
             why = ""
             if numbers != list(range(1, min(len(numbers), self.suite.trips) + 1)):
-                why = f"the trips are not numbered from 1, to at most {self.suite.trips}"
+                why = f"the trips must be numbered 1, 2, 3, ... up to {self.suite.trips} at most"
             elif chain.outcome == "completed" and len(complete) < self.suite.trips:
                 why = f"completed with only {len(complete)} of {self.suite.trips} trips"
             elif chain.outcome != "lost" and any(trip.step is None for trip in complete):
@@ -243,24 +252,24 @@ class Verification:
                 self.finished.append(record.name)
 
     def _seeds(self, chain: ChainRecord, pair: EditPair) -> Iterator[Check]:
-        """Check that a secret of the run drew the seeds that were sent."""
+        """Check that the seeds that were sent are derived from one of the run's secrets."""
         mode = self.arm.seeds
         without_call = {FORWARD} if pair.degradation else set()
-        drawn = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
+        derived = [chain_seeds(secret, chain.case, chain.repeat, mode) for secret in self.secrets]
         for trip in chain.trips:
             line = f"{chain.name}, trip {trip.number}"
             for name, edit in trip.edits:
                 if name in without_call:
-                    continue  # our own operator, see `degradation_check`
+                    continue  # our own operator makes this edit, see `degradation_check`
                 if edit and edit.seed is None and mode != "none":
                     yield Check(line, f"{name} seed", NOT_CHECKED, "the bundle does not state it")
                 elif edit:
-                    seeds = [seed(trip.number, name) for seed in drawn]
+                    seeds = [seed(trip.number, name) for seed in derived]
                     seed_here = edit.seed if edit.seed in seeds else seeds[0]
                     yield compared(line, f"{name} seed", edit.seed, seed_here, (0.0, 0.0))
 
     def _edits(self, record: ChainRecord, chain: PlayedTrips) -> Iterator[Check]:
-        """Check prompts and images; then limit the chain to its first trips with valid images."""
+        """Check prompts and images; cut the chain before its first trip with an invalid image."""
         before = self.store.source_of(chain)
         is_valid, valid_trips = before is not None, 0
         reworded = self.arm.reworded(chain.pair)
@@ -291,7 +300,7 @@ class Verification:
         """Recompute and compare the trips; report trips without images as not checked."""
         source = self.store.source_of(chain)
         computed: ChainScores | None = None
-        # Even without a restored image, a chain may have no-reference scores of its source.
+        # A chain without a restored image may still have no-reference scores of its source.
         if source and (chain.played or record.quality):
             computed = self.store.rescore(chain, self.scorer.only(self.able))
         for index, trip in enumerate(record.trips):
@@ -355,7 +364,7 @@ class Verification:
         return {name: value for name, value in fields.items() if value not in ([], {})}
 
     def _orders(self) -> Iterator[Check]:
-        """Check the comparisons of pairs that make equal edits in different orders."""
+        """Check the comparisons of edit pairs that make the same edits in different orders."""
         stated = self.document.run.orders
         if not stated and not any(pair.against for pair in self.suite.pairs):
             return
@@ -380,7 +389,10 @@ class Verification:
                 chains = self._measured(metric)
                 if chains is None:
                     yield Check(
-                        "run", metric, EQUAL, "it does not cover the suite, so it has no standings"
+                        "run",
+                        metric,
+                        EQUAL,
+                        "this metric did not score every chain, so it has no standings",
                     )
                     continue
                 for line, chain in chains:
@@ -398,7 +410,7 @@ class Verification:
                 bundles.standing_name(*key),
                 "numbers",
                 DIFFERENT,
-                "it does not follow from the scores",
+                "the scores give no such standing",
             )
 
     def _measured(self, metric: str) -> list[tuple[ChainRecord, MeasuredChain]] | None:
@@ -410,7 +422,7 @@ class Verification:
     ) -> Check:
         line = bundles.standing_name(*key)
         if row is None:
-            return Check(line, "numbers", DIFFERENT, "it is not in the bundle")
+            return Check(line, "numbers", DIFFERENT, "this standing is not in the bundle")
         return compared(line, "numbers", row.model_dump(), as_json(computed.model_dump()))
 
     # The metrics and witnesses that can run here.
@@ -433,7 +445,7 @@ class Verification:
 
     @property
     def _witnesses(self) -> dict[str, Any]:
-        """The witnesses that judged the run, with their versions."""
+        """The witnesses that were used to score the run, with their versions."""
         scoring = self.document.run.provenance.get("scoring")
         witnesses = scoring.get("witnesses") if isinstance(scoring, dict) else None
         return witnesses if isinstance(witnesses, dict) else {}
@@ -472,9 +484,10 @@ class Verification:
 
 
 def stop_checks(bundle: Bundle) -> Iterator[Check]:
-    """Check stopped chains: a converged chain must repeat its images.
+    """Check chains that were stopped early: a converged chain must repeat its images.
 
-    Other outcomes need no check of their own: a wrong one changes the recomputed standings.
+    Other outcomes need no check of their own: a wrong outcome makes the recomputed standings differ
+    from the stated ones.
     """
     stop_after = bundle.document.run.stop_after
     for chain in bundle.document.chains:
@@ -513,7 +526,11 @@ def vote_checks(bundle: Bundle) -> Iterator[Check]:
 
 
 def drift_checks(bundle: Bundle) -> Iterator[Check]:
-    """Check the verdicts on global edits, which depend on the model's drift on identity pairs."""
+    """Check the verdicts on global edits, which change the whole image.
+
+    They depend on the model's drift: how much the model changes an image if it is asked for no
+    change (by an "identity pair").
+    """
     suite = bundle.suite
     measured = {slug: bundle.arm.measured_pair(pair) for slug, pair in suite.pair_by_slug.items()}
     pairs = {case.slug: measured[case.pair] for case in suite.cases}
@@ -537,33 +554,32 @@ def drift_checks(bundle: Bundle) -> Iterator[Check]:
 def quality_checks(
     chain: ChainRecord,
     computed: Mapping[str, Sequence[float | None]],
-    unable: Mapping[str, str],
+    reasons: Mapping[str, str],
     no_images: str,
 ) -> Iterator[Check]:
     """Yield a check for each no-reference metric of a chain.
 
-    `unable` has every metric that scored the run, with the reason why it cannot run here ("" if
-    it can). `no_images` is the reason why images are missing.
+    `reasons` gives for each of these metrics that scored the run why it cannot run here, or "" if
+    it can. `no_images` is the reason to report if images are missing.
     """
     restored = sum(trip.step is not None for trip in chain.trips)
     for name in sorted(chain.quality.keys() | computed.keys()):
         line, what = f"chain {chain.name}", f"no-reference quality by {name}"
         values = computed.get(name)
-        if name not in unable:
+        if name not in reasons:
             yield Check(line, what, NOT_CHECKED, NOT_QUERIED if name == WORN else IMPORTED)
-        elif unable[name] or values is None or len(values) <= restored:
-            yield Check(line, what, NOT_CHECKED, unable[name] or no_images)
+        elif reasons[name] or values is None or len(values) <= restored:
+            yield Check(line, what, NOT_CHECKED, reasons[name] or no_images)
         else:
             yield compared(line, what, chain.quality.get(name), list(values), QUALITY)
 
 
-# From scores to standings.
-
-
 def without_names(measures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trip's measures; for part and window, only whether they are valid.
+    """Return a trip's measures without the names of what lost most.
 
-    If two parts or two windows lost about the same, the choice depends on the processor.
+    `because` (a part of the headline metric) and `window` (an area of the image) are replaced by
+    whether they are valid. If two parts or areas lost about the same, it depends on the processor
+    which of them is named.
     """
     fields = dict(measures)
     if "because" in fields:

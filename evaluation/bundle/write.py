@@ -30,11 +30,12 @@ from evaluation.records import (
     VoteRecord,
 )
 
-#: The fields of a standing, which have the same names in every store.
+#: The fields of a standing (a run's results by one metric at one threshold), named alike in every
+#: store.
 STANDING = tuple(name for name in StandingNumbers.model_fields if name != "metric")
 #: The details of a standing that can be understood without the other standings.
 DETAILS = ("jpeg", "dynamics", "witnesses", "repeats")
-#: The private options of an editor: an endpoint's address, and additional data sent to it.
+#: The private options of an editor: an endpoint's address and key, and additional data sent to it.
 PRIVATE = frozenset({"url", "headers", "api_key", "extra"})
 #: The private entries of an editor's description in the run's provenance.
 PRIVATE_FACTS = frozenset({"host", "url_sha256", "extra"})
@@ -153,10 +154,10 @@ def measured_chains(
     calibrations: Mapping[str, CalibrationRecord],
     chains: Sequence[ChainRecord],
 ) -> list[tuple[ChainRecord, MeasuredChain]] | None:
-    """Return every chain to which this metric applies; None if one of them was not scored.
+    """Return every chain to which this metric applies; None if it did not score all of them.
 
-    `calibrations` are the metric's calibrations by image. Raises KeyError if a case is not in the
-    suite.
+    Also None if the metric applies to no chain. `calibrations` are the metric's calibrations by
+    image. Raises KeyError if a case is not in the suite.
     """
     cases = {case.slug: case for case in suite.cases}
     selective = metric in METRICS and metric_class(metric).selective

@@ -1,8 +1,8 @@
 """Choose the editor of a run: by name, by its location in your code, or by URL.
 
     jpeg                      a row of editing_models.json, or a registered editor
-    my.module:MyEditor        importable, also from the working directory
-    path/to/file.py:MyEditor  in a file
+    my.module:MyEditor        your own, importable, also from the working directory
+    path/to/file.py:MyEditor  your own, in a file
 
 Your own editor is an Editor subclass (called with the options), an Editor instance, or any
 callable that takes (image, prompt, seed) and returns a PIL image.
@@ -64,7 +64,7 @@ class ChosenEditor:
     """An editor that is ready to play, and its entry in the run's record.
 
     `kind` is the name of a registered editor or the location of your own. `price` is in USD per
-    edit, None if unknown. If `is_own`, it is your code and starts without confirmation.
+    edit, None if unknown. If `is_own`, the editor is your code and starts without confirmation.
     """
 
     editor: Editor
@@ -109,7 +109,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--contract",
         choices=list(CONTRACTS),
         default="openai-edits",
-        help="the endpoint's contract",
+        help="the endpoint's contract, its API format (default: openai-edits)",
     )
     parser.add_argument(
         "--key-env", metavar="NAME", help="the environment variable with the endpoint's key"
@@ -409,7 +409,7 @@ class EditorOption(BaseModel):
     """One option of an editor."""
 
     name: str
-    type: str = Field(description="JSON Schema type; empty if any.")
+    type: str = Field(description="JSON Schema type; empty if any type is valid.")
     required: bool
     default: Any
     least: float | None
@@ -467,7 +467,8 @@ def _signature(factory: Any) -> list[inspect.Parameter]:
 
 def _parameters(factory: Any) -> dict[str, tuple[inspect.Parameter, TypeAdapter[Any] | None]]:
     hints: dict[str, Any] = {}
-    # A class has hints on its constructor and on its fields. Unresolvable names are ignored.
+    # A class has type hints on its constructor and on its fields. Hints with unresolvable names are
+    # ignored.
     for annotated in (factory.__init__, factory) if inspect.isclass(factory) else (factory,):
         with suppress(NameError, TypeError):
             hints |= get_type_hints(annotated, include_extras=True)

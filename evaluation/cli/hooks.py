@@ -1,7 +1,7 @@
 """Report a run to wandb, MLflow or your own hook while it is played.
 
-A hook is called when a run begins, after every trip, and with the results. A hook that fails is
-removed with a message: a failing logger must not end a paid run.
+A hook is called when a run begins, after every trip, and at the end with the results. A hook that
+fails is removed with a message: a failing logger must not end a paid run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evaluation.cli.results import MetricResult
 from evaluation.errors import UserFacingError
 from evaluation.play.run_folder import PlayedChain, RunFolder
 
-#: The longest parameter that MLflow takes.
+#: The maximum length of a parameter in MLflow, in characters.
 MAX_PARAMETER = 500
 
 

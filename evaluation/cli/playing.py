@@ -58,7 +58,7 @@ def find_suite(
     is_file = name.endswith(".json") or "/" in name
     suite = Suite.read(Path(name)) if is_file else catalog.suite(name)
     if trips is not None and trips > suite.trips:
-        raise SuiteError(f"the suite {suite.slug} has {suite.trips} trips; --trips only shortens")
+        raise SuiteError(f"the suite {suite.slug} has {suite.trips} trips; --trips cannot add any")
     if trips is not None and trips < 1:
         raise SuiteError("a suite needs at least one trip")
     wanted = suite.cases
@@ -114,7 +114,7 @@ class PlayOptions:
     `budget` and `price` (of one edit) are in USD. `max_edits` bounds all calls, including
     retries. `stop_after` ends a chain this many trips after its result is known (3 is a good
     number): fewer edits, the same half-life. `secret` repeats the seeds and order of another run.
-    `audits` adds the audits that a site plays.
+    `audits` adds the audits (extra requests that test for cheating) that a site plays.
     """
 
     parallel: int | None = None
@@ -208,7 +208,9 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         "threshold (3 is a good number); usable trips and half-life equal those of a full run",
     )
     parser.add_argument("--parallel", type=at_least_one, metavar="N", help="chains played at once")
-    parser.add_argument("--attempts", type=at_least_one, default=5, help="attempts per edit (5)")
+    parser.add_argument(
+        "--attempts", type=at_least_one, default=5, help="attempts per edit (default: 5)"
+    )
 
 
 def play_options(args: argparse.Namespace) -> PlayOptions:
@@ -260,11 +262,12 @@ def open_run(out: Path, suite: Suite, chosen: ChosenEditor, options: PlayOptions
             )
     if folder.arm != options.arm:
         raise CommandError(
-            f"{out} is a run of the arm ({folder.arm}), not ({options.arm}); choose another --out"
+            f"{out} is a run with the settings ({folder.arm}), not ({options.arm}); "
+            "choose another --out"
         )
     if folder.suite.content_hash != suite.content_hash:
         raise CommandError(
-            f"{out} is a run of the suite {folder.suite.slug} with {folder.suite.trips} trips "
+            f"{out} is a run of another suite, {folder.suite.slug} with {folder.suite.trips} trips "
             f"({folder.suite.content_hash[:12]}); choose another --out"
         )
     return folder
@@ -319,15 +322,15 @@ def new_player(folder: RunFolder, chosen: ChosenEditor, options: PlayOptions) ->
 
 def _announce(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
     """Print the estimate and return it."""
-    expected = estimate_rest(player, chosen)
+    expected = estimate_remaining(player, chosen)
     note(f"{chosen.name}: {expected}")
     budget = player.store.budget
     if budget is not None and player.store.spent + (expected.usd or 0) > budget:
-        note(f"the budget of ${budget:,.2f} does not cover the whole run: it will pause")
+        note(f"the budget of ${budget:,.2f} does not cover the whole run: the run will pause")
     return expected
 
 
-def estimate_rest(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
+def estimate_remaining(player: FolderPlayer, chosen: ChosenEditor) -> Estimate:
     """Estimate the cost and time of the remaining chains and their audits."""
     folder, waiting = player.store.folder, player.store.waiting
     audits = sum(len(player.store.pending_audits(chain)) for chain in waiting)

@@ -38,7 +38,7 @@ class MetricResult:
         return interval_text(self.bounds.half_life, self.trips)
 
 
-#: By metric, the headline first.
+#: The results of a run by metric, the headline metric first.
 Results = Mapping[str, MetricResult]
 
 
@@ -77,7 +77,7 @@ class RestoredVerdicts(Strict):
 
 
 class TripVerdicts(Strict):
-    """The restored images of one trip, compared with the source and the first one."""
+    """The restored images of one trip, compared with the source and the first restored image."""
 
     source: RestoredVerdicts = Field(description="Compared with the source.")
     first: RestoredVerdicts | None = Field(description="Compared with the first restored image.")
@@ -86,13 +86,19 @@ class TripVerdicts(Strict):
 
 
 class NoReference(Strict):
-    """One no-reference metric on a run; each list has an entry for every trip 0..N."""
+    """The results of a no-reference metric, which rates an image without its source.
+
+    Each list has an entry for every trip 0..N.
+    """
 
     label: str
     higher_is_better: bool
     version: str
     imported: bool = Field(description="True if the values were imported from a score file.")
-    in_points: bool = Field(description="Gaps are in hundredths of the metric's usual range.")
+    in_points: bool = Field(
+        description="True if gaps are in hundredths of the metric's usual range, false if they are "
+        "in the metric's own unit."
+    )
     value: list[float | None] = Field(description="Mean over chains.")
     gained: list[float | None] = Field(
         description="Mean change since the source; above 0 is better."
@@ -101,7 +107,8 @@ class NoReference(Strict):
     trips: dict[str, TripVerdicts]
     by_kept: list[dict[str, float]] = Field(
         default=[],
-        description="For a judge: the restored images that it calls worn, by their retention.",
+        description="Only for the judge: by range of retention, how many restored images it judged "
+        "and how many of these it called worn.",
     )
 
 
@@ -221,7 +228,7 @@ def results_table(results: Results) -> str:
         "",
         f"{_count(summary.cases, 'case')}, {_count(summary.chains, 'chain')} of "
         f"{_count(summary.trips, 'trip')}; "
-        f"change seen on {'no judged trip' if seen is None else f'{seen:.0%} of judged trips'}; "
+        f"visible edits in {'no judged trip' if seen is None else f'{seen:.0%} of judged trips'}; "
         + ", ".join(f"{count} {name}" for name, count in summary.outcomes.items() if count),
         '"after n" is retention: 1 = identical, 0 = no better than a blank card',
     ]

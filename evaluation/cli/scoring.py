@@ -1,4 +1,4 @@
-"""Score a run folder with the chosen metrics and a judge."""
+"""Score a run folder with the chosen metrics and, optionally, a judge (a vision-language model)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
 
 def new_scorer(names: str | None) -> Scorer:
     """Return the scorer of these metrics; print those that cannot run."""
-    # Every metric needs OpenCV, to judge whether an edit was made.
+    # Scoring always needs OpenCV, to judge whether an edit was made.
     if importlib.util.find_spec("cv2") is None:
         raise CommandError(
             "scoring needs packages that are missing: pip install 'convergebench[worker]'"
@@ -55,7 +55,7 @@ def update_scores(
     """Update the run's scores.json and return it; `again` computes everything again."""
     trips = sum(len(chain.trips) for chain in folder.chains.values())
     if not trips and not any(chain.outcome for chain in folder.chains.values()):
-        raise CommandError(f"{folder.path} has no finished trip yet; `convergebench run` continues")
+        raise CommandError(f"{folder.path} has no finished trip yet: continue the run first")
 
     with progress(trips, f"scoring {folder.name}", "trip") as bar:
         scores = score_run(folder, scorer, again=again, judge=judge, on_trips=bar.update)
@@ -74,7 +74,9 @@ def add_judge(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--judge-url", metavar="URL", help="base URL of the judge's OpenAI-compatible API"
     )
-    parser.add_argument("--judge-kind", choices=("chat", "gemini"), help="API of the judge (chat)")
+    parser.add_argument(
+        "--judge-kind", choices=("chat", "gemini"), help="API of the judge (default: chat)"
+    )
     parser.add_argument("--judge-usd", metavar="USD", help="limit of the judge's cost")
     parser.add_argument("--judge-calls", metavar="N", help="limit of the queries to the judge")
 
@@ -108,8 +110,12 @@ def report_judge(judge: Judge) -> None:
     first = about["first_preferred"]
     note(
         f"{about['calls']} answers of {about['version']}, USD {about['usd']:.4f}; "
-        f"{about['controls_failed']} of {about['controls']} controls failed"
-        + ("" if first is None else f"; it prefers the first image in {first:.0%}")
+        f"{about['controls_failed']} of {about['controls']} control questions were answered wrongly"
+        + (
+            ""
+            if first is None
+            else f"; in {first:.0%} of its choices the judge prefers the image shown first"
+        )
     )
     if judge.stopped:
         note(f"the judge stopped: {judge.stopped}")

@@ -15,11 +15,12 @@ from typing import IO
 
 from evaluation.errors import UserFacingError
 
-# Images hardly shrink, JSON files shrink to a tenth, zip bombs to a thousandth.
+# The largest accepted ratio of unpacked to packed bytes. Images hardly shrink, JSON files shrink to
+# a tenth, zip bombs to a thousandth.
 MAX_RATIO = 100
 #: Entries up to this many bytes may have any ratio.
 RATIO_FROM = 2**20
-#: The average bytes of an entry in the central directory: 46 for its record, the rest for its name.
+#: The average bytes of an entry in the central directory: 46 and its name.
 ENTRY_BYTES = 256
 #: The records at the end of a zip file: the end of the central directory, and its 64-bit variant.
 END = struct.Struct("<4s4H2LH")

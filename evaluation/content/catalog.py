@@ -139,14 +139,17 @@ class CatalogPair(EditPair):
     status: Status = "active"
     variants: tuple[Variant, ...] = field(default=())
     rule: Rule | None = None  # how reference editors make the edit; None if they cannot
-    #: For a chain shape: rules of steps whose prompts no other pair has, by capital letter.
+    #: For a pair with a chain shape (evaluation.content.shapes): the rules of steps whose prompts
+    #: no other pair has, by capital letter.
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         by_change: Mapping[str, Collection[str]] = {"exact": OPERATORS, "operator": DEGRADATIONS}
         operators = by_change.get(self.change, ("",))
         if self.operator not in operators:
-            raise ValueError(f"operator is {self.operator!r}, which does not fit {self.change}")
+            raise ValueError(
+                f"operator is {self.operator!r}, which does not fit the change {self.change!r}"
+            )
         if self.change == "local" and not self.object.strip():
             raise ValueError("object is empty")
         self.cycle  # noqa: B018, raises ValueError if the shape is invalid

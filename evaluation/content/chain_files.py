@@ -44,8 +44,8 @@ def assign_files(
     """Assign the files to the trips of a chain. Raises ChainFilesError.
 
     If any file is named like I1_forward.png, only files with such names are used. Otherwise the
-    files are sorted: first the source image, then restored images, or with `in_turn` edited and restored
-    images in turn.
+    files are sorted: first the source image, then restored images or, with `in_turn`, edited and
+    restored images in turn.
     """
     if any(is_named(name(file)) for file in files):
         return _by_names(files, name)

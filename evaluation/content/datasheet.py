@@ -17,7 +17,8 @@ from evaluation.content.suites import ORIGINS, origin_of
 LARGEST_SHARE = 1 / 3
 #: Shares of fewer portraits have no meaning.
 MIN_PORTRAITS = 3
-#: Poses of a head: both cheeks equally wide, both eyes visible, one eye visible.
+#: Poses of a head: frontal (both cheeks equally wide), three-quarter (both eyes visible), profile
+#: (one eye visible).
 POSES = ("frontal", "three-quarter", "profile")
 #: Groups of labels; a portrait has at most one label of each.
 LABELS = {
@@ -85,7 +86,7 @@ def datasheet(images: Iterable[Sourced]) -> dict[str, Counts]:
 
 
 def concentrations(images: Iterable[Sourced]) -> list[str]:
-    """Return a warning for each origin of images or source of faces above a third."""
+    """Return a warning for each origin of images, or source of faces, with more than a third."""
     every = list(images)
     faces = [image for image in every if is_portrait(image)]
     shares = [(Counter(map(_origin, every)), len(every), "images")]

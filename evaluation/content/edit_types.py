@@ -1,7 +1,7 @@
 """Types of edits: 35 types in eight families (edit_types.json), and their difficulty.
 
-The taxonomy is that of Pico-Banana-400K (CVPR 2026), with its published success rates of one
-strong editor. Like the paper, it has no types for blur and sharpening.
+The taxonomy is that of the paper Pico-Banana-400K (CVPR 2026), which published the success rates of
+one strong editor. Like the paper, the taxonomy has no types for blur and sharpening.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ BY_FAMILY = [
     for family in FAMILIES
 ]
 
-#: By reversibility: 1 if nothing is lost, 4 if the original must be invented.
+#: The difficulty of each reversibility: 1 if the edit loses nothing, 4 if undoing it must invent
+#: the original.
 DIFFICULTY = {"exact": 1, "clean": 2, "partial": 3, "destroys": 4, "invents": 4}
 #: Types with a lower published success rate count as hard.
 HARD_TYPE = 0.7

@@ -1,9 +1,9 @@
 """Edits made by the benchmark itself: exact flips and turns, and degradations.
 
-The seven degradations are named after those in the study of Nano Banana 2. It states no parameters,
-because its images were already degraded by another study. So each degradation is defined here as a
-typical damage of that name. Lengths are fractions of the longer side, so that the damage
-is the same at every size; comments give the value at 1024 pixels.
+The seven degradations are named after those in a study of the model Nano Banana 2 (docs/papers.md).
+The study states no parameters, because its images had already been degraded by another study. So
+each degradation is defined here as a typical damage of that name. Lengths are fractions of the
+longer side, so that the damage is the same at every size; comments give the value at 1024 pixels.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def degraded(name: str, image: EncodedImage, number: int) -> EncodedImage:
     """
     pixels = np.asarray(image.decoded)
     text = f"{name}/{VERSION}/{number}/{image.width}x{image.height}/".encode()
-    drawn = hashlib.sha256(text + pixels.tobytes()).digest()
-    random = np.random.default_rng(int.from_bytes(drawn[:8], "big"))
+    digest = hashlib.sha256(text + pixels.tobytes()).digest()
+    random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
     return EncodedImage.from_image(_image(DEGRADATIONS[name].apply(_values(image.decoded), random)))
 
 

@@ -30,7 +30,8 @@ PLACES = (*FACE_PLACES, "face", "clothes", *AREAS, "text")
 #: Areas on whose lower edge a thing stands; in other areas it hangs in the middle.
 STANDING_AREAS = frozenset({"floor", "surface", "water"})
 
-# Shares of the image's area: below them the block rule of "change seen" could miss the edit.
+# The smallest shares of the image's area. The test of whether an edit is visible compares blocks of
+# pixels (evaluation.measuring.change_seen) and could miss a smaller edit.
 SMALLEST_DRAWING = 0.02
 SMALLEST_REGION = 0.05
 SMALLEST_MOUTH = 0.02
@@ -139,7 +140,7 @@ def misfit(place: str, thing: str, places: Annotations, width: int, height: int)
             return ""
         return f"The image has no room for a {thing.replace('-', ' ')} ({place})."
     if place in ("eyes", "head", "neck", "ears"):
-        return "" if getattr(places, FACE_PLACES[place]) else f"No {place} are annotated."
+        return "" if getattr(places, FACE_PLACES[place]) else f"Not annotated: {place}."
     box = region(place, places)
     if box is None:
         return f"The image has no free {place}." if place in AREAS else f"The image has no {place}."

@@ -62,7 +62,7 @@ class Rule:
         if self.do in ("write", "rewrite") and not self.words.strip():
             raise ValueError("words are empty")
         if self.do == "rewrite" and not self.was.strip():
-            raise ValueError("was is empty: name the words to replace")
+            raise ValueError("“was” is empty: name the words to replace")
         if self.do == "scale" and not 0.5 <= self.factor < 1:
             raise ValueError(f"factor is {self.factor}, not between 0.5 and 1")
 

@@ -46,7 +46,7 @@ class Step:
         if self.change not in CHANGES:
             raise ValueError(f"{where}: change is {self.change!r}, not one of {', '.join(CHANGES)}")
         if (self.change == "exact") != (self.operator in OPERATORS):
-            raise ValueError(f"{where}: an exact step must have an operator, other steps none")
+            raise ValueError(f"{where}: an exact step must have an operator, other steps must not")
         if self.change == "local" and not self.object.strip():
             raise ValueError(f"{where}: a local step must name its object")
         if self.name.islower() and self.change != "none":
@@ -57,9 +57,9 @@ class Step:
 class TripStep:
     """One step of a trip as it is played.
 
-    `name` is used in seeds, files and the ledger, and is unique in its trip. `back_to` is the
-    index of the image to restore (0: the trip's first image, k: the answer to the k-th step); None
-    if this step should not restore any. With an `operator`, the benchmark degrades the image
+    `name` is used in seeds, files and the list of calls, and is unique in its trip. `back_to` is
+    the index of the image to restore (0: the trip's first image, k: the answer to the k-th step);
+    None if this step should restore no image. With an `operator`, the benchmark degrades the image
     (evaluation.content.operators) and makes no call.
     """
 

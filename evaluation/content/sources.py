@@ -25,12 +25,13 @@ from evaluation.content.suites import SuiteImage
 from evaluation.errors import UserFacingError
 from evaluation.images import EncodedImage, encode_png, fit
 
-# Every provider supports these aspects without cropping or padding.
+# Every provider supports these aspect ratios without cropping or padding.
 ASPECTS = ((1, 1), (4, 3), (3, 4), (3, 2), (2, 3), (16, 9))
 STEP = 16
-# Aspects may differ from the nominal one by this factor (`reframed` starts at 2 %).
+# The aspect ratio of a prepared image may differ from its nominal one by this factor. (An answer
+# counts as reframed if its ratio differs by more than 2 %.)
 NEAR_ASPECT = 1.01
-# An exact aspect is used if it keeps at least this share of the area of a near aspect.
+# The exact ratio is used if it keeps at least this share of the area that a near ratio keeps.
 WORTHWHILE_AREA = 0.75
 
 # Scheme: (distribution for pip, package, folder in the package)
@@ -69,7 +70,7 @@ def _file(origin: str) -> bytes:
     if scheme in WHEELS:
         return _from_wheel(scheme, rest)
     if scheme == "file":
-        return _read(catalog.folder() / rest, origin, "it is committed with the project")
+        return _read(catalog.folder() / rest, origin, "the file is committed with the project")
     schemes = ", ".join([*WHEELS, "file"])
     raise OriginError(f"{origin!r}: unknown scheme {scheme!r}; choose from {schemes}")
 
@@ -101,7 +102,7 @@ def load_prepared(image: SuiteImage, size: int) -> Image.Image:
 
 
 def prepare(image: Image.Image, size: int) -> Image.Image:
-    """Crop the image to the nearest allowed aspect, at about `size`² pixels.
+    """Crop the image to the nearest allowed aspect ratio, at about `size`² pixels in all.
 
     Both sides become multiples of 16 and nothing is enlarged, so that no model must reframe or
     upscale.
@@ -120,7 +121,7 @@ def prepare_annotations(
 
 
 def _centre(size: tuple[int, int], working: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return the largest centred rectangle with the aspect of `working`, in pixels."""
+    """Return the largest centred rectangle with the aspect ratio of `working`, in pixels."""
     scale = min(size[0] / working[0], size[1] / working[1])
     width, height = round(working[0] * scale), round(working[1] * scale)
     left, top = (size[0] - width) // 2, (size[1] - height) // 2
@@ -128,7 +129,7 @@ def _centre(size: tuple[int, int], working: tuple[int, int]) -> tuple[int, int, 
 
 
 def nearest_aspect(width: int, height: int) -> tuple[int, int]:
-    """Return the allowed aspect that crops the least."""
+    """Return the allowed aspect ratio that crops the least."""
     ratio = math.log(width / height)
     return min(ASPECTS, key=lambda aspect: abs(ratio - math.log(aspect[0] / aspect[1])))
 

@@ -20,7 +20,7 @@ from evaluation.content.suites import Case, EditPair, Suite, SuiteError, SuiteIm
 Stratum = tuple[str, str]  # kind of image, category of pair
 #: The largest share of a category, so that no single category decides the ranking.
 LARGEST_SHARE = 0.25
-#: With fewer images or pairs, intervals and ranks have no meaning (method, section 6).
+#: With fewer images or pairs there are no intervals (docs/method.md, "Intervals").
 MIN_IMAGES, MIN_PAIRS = 10, 12
 #: Fields that a suite's image copies from its source image.
 COPIED_FIELDS = (
@@ -198,7 +198,9 @@ def refusals(suite: Suite, narrow: bool = False) -> list[str]:
         ("pairs", len(suite.pairs), MIN_PAIRS),
     ):
         if actual < fewest and not narrow:
-            reasons.append(f"{actual} {what} are too few to compare models: at least {fewest}")
+            reasons.append(
+                f"{actual} {what} are too few to compare models: at least {fewest} are needed"
+            )
     for case in suite.cases:
         image, pair = suite.image_by_slug[case.image], suite.pair_by_slug[case.pair]
         reasons += [f"{case.slug}: {reason}" for reason in curation.misfits(image, pair)]

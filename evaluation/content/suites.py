@@ -35,7 +35,7 @@ FORMAT = 1
 #: Slugs are used as folder names.
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
 Text = Annotated[str, Field(max_length=10_000)]
-#: Bounded, because counts limit loops.
+#: Counts are bounded, because they limit loops.
 Count = Annotated[int, Strict(), Field(ge=1, le=1_000)]
 Side = Annotated[int, Strict(), Field(ge=1, le=65_536)]
 ONLY_FIELDS = ConfigDict(extra="forbid")
@@ -54,7 +54,7 @@ ADDED_FIELDS = (
 )
 
 
-#: Origins of images, with their names on pages.
+#: How images came about, with the names on pages. (The field `origin` is the file's location.)
 ORIGINS = {
     "photograph": "Photograph",
     "painting": "Painting",
@@ -101,7 +101,7 @@ class HasOrigin(Protocol):
 
 
 def origin_of(image: HasOrigin) -> str:
-    """Return the origin of an image, one of ORIGINS."""
+    """Return how an image came about, one of ORIGINS."""
     if "painting" in image.contains:
         return "painting"
     return {"rendered": "render", "generated": "generated"}.get(image.made, "photograph")
@@ -133,10 +133,11 @@ class EditPair:
     present: tuple[Text, ...] = ()  # labels that an image must have, all of them
     place: Text = ""  # the place of the edit, see evaluation.content.placement; empty = anywhere
     type: Text = ""  # family/name, see evaluation.content.edit_types
-    witness: Text = ""  # the witness of the edit and the requested thing: "detector:chair"
+    # The witness (automatic check) of the edit, and the requested thing: "detector:chair".
+    witness: Text = ""
     shape: Text = ""  # "A B b a"; empty = forward, backward
     steps: tuple[Step, ...] = ()  # the edit of each letter of the shape
-    against: Text = ""  # a pair with these edits in another order; its images are compared
+    against: Text = ""  # a pair with these edits in another order, to compare the images
 
     __pydantic_config__ = ONLY_FIELDS
 
@@ -155,7 +156,7 @@ class EditPair:
 
     @property
     def degradation(self) -> str:
-        """The operator of a synthetic forward edit; "" if the model makes it."""
+        """The operator, if the benchmark makes the forward edit; "" if the model makes it."""
         if self.change != "operator":
             return ""
         if self.operator not in DEGRADATIONS:
@@ -179,7 +180,7 @@ class EditPair:
         return self._single(step, step.prompt, back)
 
     def last_edit_as_pair(self, number: int) -> EditPair:
-        """Return the last edit of trip `number` as a pair, to be audited."""
+        """Return the last edit of trip `number` as a pair, for audits (tests for cheating)."""
         if not self.shape:
             return self
         shape = self.trip(number)
@@ -223,7 +224,7 @@ class Case:
 
 
 def plain_slug(text: str, most: int) -> str:
-    """Return the text as a slug of lower-case letters, digits and dashes, perhaps empty."""
+    """Return the text as a slug of at most `most` lower-case letters, digits and dashes, or ""."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:most]
 
 
@@ -278,7 +279,7 @@ class Suite:
     version: Annotated[int, Strict(), Field(ge=1, le=1_000_000)]
     title: Text
     trips: Count
-    # A prepared image of any aspect has about size x size pixels.
+    # A prepared image has about size x size pixels in all, in any aspect ratio.
     size: Annotated[int, Strict(), Field(ge=1, le=16_384)]
     images: tuple[SuiteImage, ...]
     pairs: tuple[Playable, ...]

@@ -47,9 +47,11 @@ class BundleOutput(Output):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a scored run folder")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the zip file (RUN.zip)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the zip file (default: RUN.zip)")
     parser.add_argument(
-        "--no-images", action="store_true", help="numbers only; sites do not accept such a bundle"
+        "--no-images",
+        action="store_true",
+        help="leave out the images; sites do not accept such a bundle",
     )
     parser.add_argument("--json", action="store_true", help="print what was packed as JSON")
 

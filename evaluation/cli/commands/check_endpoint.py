@@ -1,4 +1,4 @@
-"""`convergebench check-endpoint URL`: the probe of the submission page."""
+"""`convergebench check-endpoint URL`: the test (probe) that the submission page makes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print the report as JSON")
-    output.add_argument("--curl", action="store_true", help="print the request, send nothing")
+    output.add_argument(
+        "--curl", action="store_true", help="print the request as a curl command; send nothing"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

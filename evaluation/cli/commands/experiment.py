@@ -20,7 +20,7 @@ from evaluation.cli.playing import (
     PlayOptions,
     add_limits,
     confirm_cost,
-    estimate_rest,
+    estimate_remaining,
     find_suite,
     new_player,
     open_run,
@@ -42,12 +42,12 @@ from evaluation.play.run_scores import RunScores
 
 HELP = "play a suite in several ways and measure the effect of each"
 DESCRIPTION = """\
-Plays every arm of an experiment with every model, each into its own run folder
-(OUT/MODEL/ARM), scores the runs, and writes OUT/experiment.json and one page for each
-model: the effect of each arm on the usable trips with its interval, Friedman's test
-and its post-hoc test, the categories that respond most, and the variation between
-reruns. The estimated cost and time are printed first. Stop it at any time: the same
-command continues. docs/experiments.md lists the settings of an arm."""
+Plays every arm (way to play the suite) of an experiment with every model, each into
+its own run folder (OUT/MODEL/ARM). Scores the runs, and writes OUT/experiment.json and
+one page for each model: the effect of each arm on the usable trips with its interval,
+Friedman's test and its post-hoc test, the categories with the largest effects, and the
+variation between reruns. The estimated cost and time are printed first. Stop the command
+at any time: the same command continues. docs/experiments.md lists the settings of an arm."""
 EPILOG = """\
 examples:
   convergebench experiment wording.yaml --estimate
@@ -57,7 +57,9 @@ FORMAT = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.yaml", help="the experiment")
-    parser.add_argument("--out", type=Path, help="folder of the runs (the experiment's slug)")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the runs (default: the experiment's slug)"
+    )
     parser.add_argument("--estimate", action="store_true", help="print the estimate; play nothing")
     add_limits(parser)
     add_metrics(parser)
@@ -100,7 +102,7 @@ class ExperimentModel(BaseModel):
 
 
 class ExperimentOutput(Output):
-    """Output of `experiment --json`, the same as experiment.json: the effect of each arm."""
+    """Output of `experiment --json`, equal to experiment.json: the effect of each arm."""
 
     schema_name = "experiment"
     format: int = FORMAT
@@ -163,7 +165,7 @@ def _estimate(models: Mapping[str, Sequence[ArmRun]]) -> Estimate:
     rows, parts = [], []
     for slug, runs in models.items():
         for arm_run in runs:
-            expected = estimate_rest(
+            expected = estimate_remaining(
                 new_player(arm_run.folder, arm_run.chosen, arm_run.options), arm_run.chosen
             )
             parts.append(expected)
@@ -186,13 +188,13 @@ def _play(runs: Sequence[ArmRun]) -> list[PlayedFolder]:
         spent = sum(done.spent for done in played)
         calls = sum(len(done.folder.calls()) for done in played)
         budget, max_edits = arm_run.options.budget, arm_run.options.max_edits
-        rest = replace(
+        remaining = replace(
             arm_run.options,
             budget=None if budget is None else budget - spent,
             max_edits=None if max_edits is None else max_edits - calls,
         )
         labelled = replace(arm_run.chosen, name=f"{arm_run.chosen.name}, {arm_run.name}")
-        played.append(play_run(arm_run.folder, labelled, rest))
+        played.append(play_run(arm_run.folder, labelled, remaining))
         if played[-1].pause:
             break
     return played

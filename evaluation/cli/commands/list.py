@@ -141,7 +141,7 @@ def _list_editors(ready: bool, as_json: bool) -> None:
         [e.name, e.id, e.title, e.editor, _price(e), "; ".join(e.missing) or "ready"]
         for e in entries
     ]
-    echo(table(["name", "or", "model", "editor", "per edit", "to run it"], rows))
+    echo(table(["name", "or id", "model", "editor", "per edit", "state"], rows))
 
 
 def _entries() -> list[EditorEntry]:

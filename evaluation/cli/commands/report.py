@@ -40,7 +40,9 @@ class ReportOutput(Output):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders made by `run`")
     parser.add_argument(
-        "--out", type=Path, help="folder of the report (RUN/report; several runs: report)"
+        "--out",
+        type=Path,
+        help="folder of the report (default: RUN/report; for several runs: report)",
     )
     add_metrics(parser)
     parser.add_argument(
@@ -54,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--eval-results",
         metavar="DATASET",
-        help="print one run as a .eval_results file; DATASET is the suite's data set on the Hub",
+        help="print one run as a .eval_results file of Hugging Face; DATASET is the suite's data set "
+        "there",
     )
     parser.add_argument(
         "--json", action="store_true", help="print the report's location and the ranks as JSON"

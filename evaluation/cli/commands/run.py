@@ -55,7 +55,7 @@ on an altered copy of the editor's own answer, with a mark painted on it, or sav
 again, cropped or brightened a little. An honest editor keeps the mark and loses no more
 of the image than before. The verdict "review" means that a site would leave the run
 unranked until a person has reviewed it. The reasons are printed; the exit code is 1.
-Hints do not affect the rank."""
+Hints are printed too, but do not affect the rank."""
 EPILOG = """\
 examples:
   convergebench run --editor jpeg --suite smoke
@@ -115,19 +115,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--play-only", action="store_true", help="play only: no scores, no report")
     parser.add_argument(
-        "--audits", action="store_true", help="play audits too, and print their findings"
+        "--audits",
+        action="store_true",
+        help="also play audits (extra requests that test for cheating), and print their findings",
     )
     parser.add_argument(
         "--floor",
         action="store_true",
         help="make no edits: only encode and decode with the model's autoencoder, whose loss no "
-        "prompt can avoid (EDITOR-SUITE-floor)",
+        "prompt can avoid (default folder: EDITOR-SUITE-floor)",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="RUN",
-        help="the run folder (EDITOR-SUITE); for several models, the folder of their runs",
+        help="the run folder (default: EDITOR-SUITE); for several models, the folder of their runs",
     )
     part = parser.add_argument_group("a part of the suite")
     part.add_argument(
@@ -216,7 +218,7 @@ def _play_all(args: argparse.Namespace) -> list[PlayedFolder]:
     chosen = chosen_editors(args)
     for editor in chosen:
         if unable := options.arm.unable(editor.editor):
-            raise CommandError(f"{editor.name} has no floor: {'; '.join(unable)}")
+            raise CommandError(f"{editor.name} cannot play with --floor: {'; '.join(unable)}")
         options.price_of(editor)
     # Open all folders first: a wrong folder is reported before anything is paid.
     folders = [open_run(_out(args, editor, suite), suite, editor, options) for editor in chosen]
@@ -306,9 +308,9 @@ def _print_audit(audit: Audit) -> None:
     echo(f"edits that show what was asked for: {_share(audit.edits_made)}")
     echo(f"edits that were undone: {_share(audit.undone)}")
     for words, shares in (
-        ("marks kept", audit.marks_kept),
-        ("loss under audit", audit.loss_under_audit),
-        ("cold gap", audit.cold_gap),
+        ("painted marks that were kept", audit.marks_kept),
+        ("additional loss after a harmless alteration", audit.loss_under_audit),
+        ("additional loss in an edit of an unseen image", audit.cold_gap),
     ):
         echo(f"{words}: {_share(shares.median)} (median of {len(shares.each)})")
     for hint in audit.hints:

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         echo(f"{args.out}: {len(SCHEMAS)} schemas")
     elif args.name is None:
         rows = [[n, "--json" if n in OUTPUTS else "file"] for n in SCHEMAS]
-        echo(table(["name", "of"], rows))
+        echo(table(["name", "describes"], rows))
     elif args.name not in SCHEMAS:
         raise CommandError(f"there is no schema {args.name!r}; there are {', '.join(SCHEMAS)}")
     else:

@@ -75,10 +75,10 @@ half of the images are no longer usable.
 
 A run folder: writes RUN/scores.json after every chain. Scoring it again computes only
 what is new. With --import, values of no-reference metrics that were computed elsewhere
-are added to a scored run instead. The file is CSV or JSON; a row names an image by the
-SHA-256 of its file, or by case, repeat and trip (0 is the source), then metric, value
-(empty: not run) and version. Metrics that are not in Banana100 need higher_is_better
-too. If a row does not fit, its line is reported and nothing is written.
+are added to a scored run instead. The file is CSV or JSON. Each row gives an image (by
+the SHA-256 of its file, or by case, repeat and trip; trip 0 is the source), a metric,
+its value (empty: not run) and its version. Metrics that the paper Banana100 does not
+list need higher_is_better too. If a row does not fit, its line is reported and nothing is written.
 
 A chain from elsewhere: a folder with
 
@@ -104,8 +104,8 @@ examples:
   convergebench score my-chains                      FOLDER/CHAIN/I0_source.png, ...
   convergebench score my-models                      FOLDER/MODEL/CHAIN/I0_source.png, ...
   convergebench score my-flips --operator flip_horizontal
-  convergebench score my-chain --pair glasses        witnesses check its object; or --object glasses
-  convergebench score my-chain --judge gpt-4o        a judge model checks it too; key in JUDGE_KEY
+  convergebench score my-chain --pair glasses        checks look for its object; or --object glasses
+  convergebench score my-chain --judge gpt-4o        a judge model too; its key is in JUDGE_KEY
   convergebench score frames --in-turn --json > scores.json
 
 A metric that cannot run here is "not run", never 0; see `convergebench weights`."""
@@ -230,7 +230,7 @@ def _images(folder: RunFolder, scores: RunScores, slug: str) -> ChainImages:
 def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe the images."""
     group = parser.add_argument_group("images that are not from a run")
-    group.add_argument("--name", help="the model's name in the report (the folder's name)")
+    group.add_argument("--name", help="the model's name in the report (default: the folder's name)")
     group.add_argument(
         "--in-turn",
         action="store_true",
@@ -250,12 +250,15 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--object",
-        help="the object that is added and removed, such as glasses; witnesses check for it",
+        help="the object that is added and removed, such as glasses; witnesses (automatic "
+        "checks) look for this object",
     )
     group.add_argument("--forward", default="", help="the forward prompt, for the report")
     group.add_argument("--backward", default="", help="the backward prompt, for the report")
-    group.add_argument("--out", type=Path, help="folder of the report (FOLDER/NAME-report)")
-    group.add_argument("--no-report", action="store_true", help="only the numbers")
+    group.add_argument(
+        "--out", type=Path, help="folder of the report (default: FOLDER/NAME-report)"
+    )
+    group.add_argument("--no-report", action="store_true", help="write no report")
 
 
 def score_chains(args: argparse.Namespace) -> int:

@@ -22,13 +22,13 @@ from evaluation.play.run_folder import RunFolder
 HELP = "recompute every number of a run bundle or folder and compare"
 DESCRIPTION = """\
 Recomputes every number of a bundle or a scored run folder: hashes, scores, calibrations,
-change seen, retention, events, half-lives, usable trips, AUC and their intervals.
+whether each edit is visible, retention, events, half-lives, usable trips, AUC and their intervals.
 Each line is "equal", "different", or "not checked" with the reason."""
 EPILOG = """\
 exit codes: 0 nothing differs; 1 something differs, or the bundle is refused."""
 SUMS = {
     True: "Every number was recomputed and is equal.",
-    None: "Nothing differs. Lines that were not checked give the reason.",
+    None: "Nothing differs, but some values were not checked: their lines give the reason.",
     False: "Recomputed values differ from the bundle: see the lines marked different.",
 }
 

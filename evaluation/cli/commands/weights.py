@@ -13,13 +13,13 @@ from evaluation import weights
 from evaluation.cli.printing import CommandError, Output, echo, echo_json, note, progress, table
 from evaluation.metrics import HEADLINE, headline_parts
 
-HELP = "fetch and verify the weights of metrics, witnesses and editors"
+HELP = "fetch and verify the weights of metrics, checks of edits (witnesses) and editors"
 DESCRIPTION = """\
 Fetches the weights that are missing and verifies all of them. They are in
 $CONVERGEBENCH_WEIGHTS, else in ~/.cache/convergebench/weights. A metric
 without verified weights is "not run"."""
 EPILOG = """\
-exit code: 1 if weights are missing that were named or that the headline metric needs.
+exit code: 1 if weights are missing that you named or that the headline metric needs.
 
 examples:
   convergebench weights                          fetch what is missing

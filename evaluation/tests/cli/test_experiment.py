@@ -67,7 +67,7 @@ def test_an_experiment_is_estimated_played_in_pieces_scored_and_reported(file, t
     # Another setting is another run: nothing is mixed.
     file.write_text(FILE.replace("wording: long", "wording: LF"))
     assert main(run) == 1
-    assert "is a run of the arm" in capsys.readouterr().err
+    assert "is a run with the settings" in capsys.readouterr().err
 
 
 def test_an_experiment_that_cannot_be_played_is_refused_before_any_edit(file, tmp_path, capsys):

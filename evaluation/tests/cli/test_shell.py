@@ -255,7 +255,7 @@ def test_help_describes_every_command(command, capsys):
         ([*PLAY, "--editor", "jpeg", "--suite", "no/such.json"], "no/such.json"),
         (
             [*PLAY, "--editor", "jpeg", "--suite", "smoke", "--trips", "99"],
-            "only shortens",
+            "--trips cannot add any",
         ),
         (
             [*PLAY, "--editor", "jpeg", "--suite", "smoke", "--option", "x"],

@@ -91,7 +91,7 @@ def test_the_first_of_two_equal_boxes_is_used():
         ("sky", "", PORTRAIT, "has no free sky"),
         ("wall", "", Annotations(wall=((0.0, 0.0, 0.1, 0.1),)), "wall is too small: 1%"),
         ("text", "", ROOM, "has no text"),
-        ("eyes", "", ROOM, "No eyes are annotated"),
+        ("eyes", "", ROOM, "Not annotated: eyes"),
         ("clothes", "", ROOM, "has no clothes"),
     ],
 )

@@ -29,7 +29,7 @@ def test_a_tint_keeps_colours_in_range_can_be_seen_and_is_undone_to_a_few_levels
         ({"do": "swap", "channels": "xy"}, "channels is 'xy'"),
         ({"do": "write", "words": "A", "line": "left"}, "line is 'left'"),
         ({"do": "write", "words": " ", "line": "top"}, "words are empty"),
-        ({"do": "rewrite", "words": "A"}, "was is empty"),
+        ({"do": "rewrite", "words": "A"}, "“was” is empty"),
         ({"do": "scale", "factor": 2}, "factor is 2"),
     ],
 )
