@@ -1,4 +1,4 @@
-"""What all tests share: real results beside the project or drawn ones, and a real Valkey."""
+"""Fixtures of all tests: databases, real or drawn results, and a Valkey (Redis) server."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests first, then those with many.
+    """Put files with slow tests first, then files with many tests.
 
-    So no process is left with a long one at the end.
+    Otherwise one process could be left with a long file at the end.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     tests = Counter(item.path for item in items)
@@ -31,9 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _databases_of_their_own() -> None:
-    """Programs that tests start have a database in their own folder unless given this one.
+    """Give programs that tests start a database of their own, unless a test passes on this one.
 
-    The settings of this process are read; a program would inherit the server's own database.
+    This process has read DATABASE_URL already. A program would inherit the variable and use that
+    database, not the test database.
     """
     if url := os.environ.pop("DATABASE_URL", None):
         os.environ["TEST_DATABASE_URL"] = url
@@ -44,7 +45,7 @@ def _json_in_any_order() -> Iterator[None]:
     """Read about half of all stored JSON objects with their keys in reverse.
 
     SQLite keeps the order in which keys were written and PostgreSQL's jsonb does not, so code
-    that relies on an order is right by chance. The same object is always read the same.
+    that relies on an order is right by chance. The same object is always read in the same order.
     """
     from django.db.models import JSONField
 
@@ -60,7 +61,7 @@ def _json_in_any_order() -> Iterator[None]:
 
 
 def _reversed(value: Any) -> Any:
-    """The same JSON value with the keys of all its objects in reverse."""
+    """Return the JSON value with the keys of all its objects in reverse."""
     if isinstance(value, dict):
         return {key: _reversed(value[key]) for key in reversed(value)}
     if isinstance(value, list):
@@ -70,7 +71,7 @@ def _reversed(value: Any) -> Any:
 
 @pytest.fixture(autouse=True, scope="session")
 def _stand_in_network() -> Iterator[None]:
-    """A stand-in for the headline's network, which takes a second an image."""
+    """Replace the network of the headline metric, which takes a second per image."""
     from evaluation.metrics.overall import Overall
     from evaluation.testing.stand_in_network import stand_in_patches
 
@@ -81,7 +82,7 @@ def _stand_in_network() -> Iterator[None]:
 
 @pytest.fixture
 def real_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The headline's own network, for tests of its numbers; skips where it is not."""
+    """Use the headline metric's real network; skip the test if it cannot run here."""
     from evaluation.metrics.overall import Overall
     from evaluation.testing.stand_in_network import REAL
 
@@ -96,9 +97,9 @@ def django_db_setup(
     django_db_blocker: Any,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A database for each process: to migrate takes seconds, so the first does it for all.
+    """Make a database for each process: the first process migrates one and copies it for all.
 
-    With pytest-django's own, every process would migrate one.
+    Migrating takes seconds. With pytest-django's own fixture, every process would migrate.
     """
     from django.db import connection
 
@@ -114,7 +115,7 @@ def django_db_setup(
     with FileLock(folder / "database.lock"), django_db_blocker.unblock():
         if not made.exists():
             creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
-            connection.close()  # so that SQLite has all of it in the one file
+            connection.close()  # so that SQLite writes everything into the one file
             for number in range(processes):
                 creation.clone_test_db(suffix=str(number), verbosity=0)
             made.touch()
@@ -124,16 +125,16 @@ def django_db_setup(
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real results beside the project; tests skip where it is absent."""
+    """Return the folder of real results beside the project; skip the test if it is absent."""
     folder = Path(os.environ.get("CONVERGEBENCH_SHARED", Path(__file__).parent.parent / "shared"))
     if not (folder / "ecb").is_dir():
-        pytest.skip(f"needs real results in {folder}, which is not here")
+        pytest.skip(f"needs real results, which are not in {folder}")
     return folder
 
 
 @pytest.fixture(scope="session", params=["drawn", "real"])
 def hat_chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HatChain:
-    """A chain of three trips; the real one is skipped where it is absent."""
+    """A chain of three trips, drawn or real; skip the real chain if it is absent."""
     from evaluation.testing import hat_chains
 
     if request.param == "real":
@@ -145,7 +146,7 @@ def hat_chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def published_table(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> PublishedTable:
-    """The forerunner's results; the real ones are skipped where they are absent."""
+    """The published results of edit-converge-bench, drawn or real; skip if they are absent."""
     from evaluation.testing import published_tables
 
     if request.param == "real":
@@ -196,11 +197,13 @@ def valkey_server() -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 def valkey(valkey_server: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[ValkeyServer]:
-    """The Valkey of the settings, running and empty; gone after the test.
+    """Start the Valkey server of the settings, empty; kill it after the test.
 
-    What it left in the queues would make the jobs of other tests step aside.
+    Jobs left in its queues would make the jobs of other tests yield.
     """
-    monkeypatch.setattr("leaderboard.job_queue._retry_at", 0.0)  # since another test had none
+    monkeypatch.setattr(
+        "leaderboard.job_queue._retry_at", 0.0
+    )  # another test may have had no server
     if valkey_server.process is None or valkey_server.process.poll() is not None:
         valkey_server.start()
     yield valkey_server

@@ -24,7 +24,7 @@ TOKEN = re.compile(
 STRAY_SECRET = re.compile(
     r"cbt_[\w-]+|(?<=[?&;])([\w-]*(?:key|token|secret|password)[\w-]*=)[^&\s'\"]+", re.I
 )
-#: Loggers limited to warnings. The worker's, because the site itself logs a line for each job.
+#: Loggers limited to warnings: RQ's among them, because the site logs a line for each job itself.
 QUIET = (
     *("rq.worker", "PIL", "matplotlib", "google_genai", "httpx", "httpx2", "httpcore2"),
     *("axes", "django_structlog"),

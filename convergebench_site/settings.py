@@ -331,7 +331,7 @@ PROVIDER_HOSTS = env.list("PROVIDER_HOSTS", default=[])
 PUBLISH_AT_ONCE = env.bool("PUBLISH_AT_ONCE", default=False)
 #: Names of the metrics that workers run; empty: all metrics that can run.
 METRICS = env.list("METRICS", default=[])
-#: Names of the witnesses of new runs; empty: all witnesses that can run.
+#: Names of the witnesses (automatic checks of edits) of new runs; empty: all that can run.
 WITNESSES = env.list("WITNESSES", default=[])
 #: A vision-language model that judges the trips of finished runs; empty: no judge.
 JUDGE_MODEL = env("JUDGE_MODEL", default="")
@@ -342,10 +342,11 @@ JUDGE_KEY = env("JUDGE_KEY", default="")
 JUDGE_PRICE_IN = env.float("JUDGE_PRICE_IN", default=0)
 JUDGE_PRICE_OUT = env.float("JUDGE_PRICE_OUT", default=0)
 JUDGE_USD = env("JUDGE_USD", default="")
-# Audited cases per run: this number, or one case in ten if that is more. 0: no audits.
+# Audited cases per run (audits: extra calls that test for cheating): this number, or one case in
+# ten if that is more. 0: no audits.
 AUDITS = env.int("AUDITS", default=12)
 SUBMISSIONS_PER_DAY = env.int("SUBMISSIONS_PER_DAY", default=3)
-#: Tests per day of an endpoint, for all its submissions together.
+#: Tests of an endpoint per day, of all its submissions together.
 PROBES_PER_DAY = 20
 #: Chains that one address can upload per day.
 UPLOADED_CHAINS_PER_DAY = 60

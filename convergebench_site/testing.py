@@ -1,4 +1,4 @@
-"""The environment of tests. pytest loads this before Django reads its settings."""
+"""The environment of tests. pytest loads this module before Django reads its settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 # Tests must not touch the site's folder. This variable keeps the temporary folder in existence.
 _DATA_DIR = tempfile.TemporaryDirectory(prefix="convergebench-test-")
 os.environ["DATA_DIR"] = _DATA_DIR.name
-# Audits would change the number of calls that tests expect.
+# Audits, extra calls that test for cheating, would change the number of calls that tests expect.
 os.environ["AUDITS"] = "0"
 # Parallel test processes use one core each; more threads would only compete.
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -172,7 +172,7 @@ class ArrivalWorker(ThreadWorker):
             self._free_memory()
 
     def _free_memory(self) -> None:
-        """Refuse the largest request of the address that has sent most bytes."""
+        """Refuse the largest request of the address that has sent the most bytes."""
         sizes = Counter[str]()
         for conn, request in self._arriving.items():
             sizes[_address(conn)] += request.size
@@ -233,7 +233,7 @@ class ArrivalWorker(ThreadWorker):
             self._linger(conn)
 
     def _linger(self, conn: Any) -> None:
-        """Close the connection after the client does, so that it can read the response.
+        """Close the connection after the client does, so that the client can read the response.
 
         gunicorn itself would wait for the client, and could accept no connections in that time.
         """

@@ -71,8 +71,8 @@ def rule_options() -> dict[str, Any]:
 def check_key_destination(editor: str, options: Mapping[str, Any]) -> None:
     """Check that a model's options send the provider's key to that provider only.
 
-    The key is in the environment, and admins who edit models must not be able to read it.
-    Operators, who set the key, can allow more hosts with PROVIDER_HOSTS. Raises EditorError.
+    The key is in the environment, and admins who edit models must not be able to read it. The
+    setting PROVIDER_HOSTS allows more hosts. Raises EditorError.
     """
     url = options.get("base_url")
     kind = editor_class(editor)
@@ -120,7 +120,7 @@ def count_submission(email: str, address: str | None, url: str) -> str | None:
 
 
 def uncount_submission(submission: Submission) -> None:
-    """Give back the quota of a submission, because its test failed."""
+    """Give back the quota that a submission has used, because its test failed."""
     subjects = _subjects(submission.email, submission.remote_address, submission.endpoint_url)
     Use.objects.give_back("submission", subjects)
 

@@ -101,7 +101,7 @@ def kept(share: float, low: float | None = None, high: float | None = None) -> s
 
 
 def share_kept(share: float) -> str:
-    """Format the retention below an image: "62 % kept"."""
+    """Format a retention for an image's caption: "62 % kept"."""
     return f"{percent(share)} kept" if share > 0 else "nothing kept"
 
 
@@ -153,7 +153,7 @@ def metric_label(name: str) -> str:
 
 
 def looks_at(name: str) -> str:
-    """Return what a metric measures: "perceived quality"; empty if it no longer exists."""
+    """Return what a metric measures: "perceived quality"; empty for a metric of the past."""
     try:
         return metric_class(name).looks_at
     except MetricError:

@@ -34,8 +34,8 @@ COUNT_VOTES = "count_votes"
 URGENT = frozenset({SCORE_UPLOADED})
 #: Jobs enqueued at the front of the queue. They include scoring, so that runs join the board early.
 AT_FRONT = URGENT | {SCORE}
-#: Seconds after which the worker kills a job. Other jobs end by themselves. A probe usually ends
-#: earlier, at its own deadline.
+#: Seconds after which the worker kills a job of this kind; jobs of other kinds end by themselves. A
+#: probe (a test of an endpoint) usually ends earlier, at its own deadline.
 JOB_SECONDS = {PROBE: 600}
 #: The only functions that workers call, even if someone writes other names to Redis.
 FUNCTIONS = frozenset(
@@ -60,7 +60,7 @@ _retry_at = 0.0
 
 
 def enqueue(run_id: int, kind: str, queue_name: str, copies: int = 1) -> None:
-    """Enqueue up to `copies` jobs of this kind once the transaction is committed."""
+    """Enqueue up to `copies` jobs of this kind after the transaction is committed."""
     transaction.on_commit(lambda: _enqueue(run_id, kind, queue_name, copies))
 
 
@@ -117,12 +117,12 @@ def workers(queue_name: str) -> int | None:
 
 
 def token_of(job_id: str) -> UUID:
-    """Return the fencing token in a job's id. The worker uses it to undo the job's claims."""
+    """Return the token in a job's id, which marks the rows that the job has claimed."""
     return UUID(job_id.rpartition("-")[2])
 
 
 def current_token() -> UUID:
-    """Return the fencing token of the job in this process, or a new one outside a job."""
+    """Return the token of the job in this process, or a new token outside a job."""
     job_id = os.environ.get("RQ_JOB_ID")
     return token_of(job_id) if job_id else uuid4()
 

@@ -1,6 +1,7 @@
 """A cache of whole pages, each valid until its content changes.
 
-A view marked with `cached_page` looks the same to all visitors and changes only with its stamp.
+A view marked with `cached_page` looks the same to all visitors. It changes only when its stamp, a
+text such as the date of the newest results, changes.
 The middleware `PageCache` runs before sessions and logs. A cached page costs one query, for the
 stamp, and no rendering. A visitor with a pending message gets an uncached page.
 

@@ -291,14 +291,14 @@ def _note_cases(published: PublishedTable) -> None:
     if set(cases.values()) != {total}:
         each = ", ".join(f"{model} {count}" for model, count in sorted(cases.items()))
         published.remarks.append(
-            f"The models were not run on the same cases. Of {total} cases: {each}. "
-            "Their numbers are shown together but not compared."
+            f"The models were not run on the same cases. Cases per model, of {total}: {each}. "
+            "The models' results are shown together but not compared."
         )
     short = sum(len(c) < published.trips for played in published.chains.values() for c in played)
     if short:
         published.remarks.append(
-            f"{short} chains end before round {published.trips} without a reason; they are "
-            "censored there."
+            f"{short} chains end before round {published.trips} without a stated reason; the "
+            "statistics treat their further rounds as unknown."
         )
 
 
@@ -310,8 +310,8 @@ def _description(published: PublishedTable) -> str:
             "and prompts differ from ours, and the images are not published.",
             "Noticed on import: " + " ".join(published.remarks),
             f"Retention is computed from SSIM, where 0 % is {BLANK_SSIM}: the average SSIM of a "
-            "blank card, because the blank card of each image is not known. It is not known "
-            "either whether the edits were made.",
+            "blank card (one colour), because the images' own blank cards are not known. It is not "
+            "known either whether the edits were made.",
         ]
     )
 

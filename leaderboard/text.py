@@ -43,7 +43,7 @@ def skeleton(name: str) -> str:
 SECRET_NAME = re.compile(
     r"key|token|secret|password|passwd|authori[sz]ation|bearer|cookie|credential", re.IGNORECASE
 )
-#: Deepest nesting of a structure; parameters of real models are far less deep.
+#: The maximum nesting of a structure; parameters of real models are far less nested.
 MAX_DEPTH = 20
 
 
@@ -87,7 +87,7 @@ def csv_lines(rows: Iterable[Iterable[Any]]) -> Iterator[str]:
 
     class Line:
         def write(self, text: str) -> str:
-            return text  # a CSV writer returns what its file returns
+            return text  # `writerow` returns what `write` returns
 
     writer = csv.writer(Line())
     for row in rows:

@@ -33,7 +33,7 @@ UNDO_SECONDS = 3600
 
 
 def image_tag(stored: StoredImage | None, side: int = 64, alt: str = "") -> SafeString | str:
-    """Return a thumbnail with its size, so that rows do not move; links need `alt`."""
+    """Return a thumbnail; its size is stated, so that rows do not move. Links need `alt`."""
     if stored is None:
         return "–"
     scale = side / max(stored.width, stored.height)
@@ -127,8 +127,9 @@ class DetectsConflicts(forms.ModelForm):
                 last = current.history.select_related("history_user").first()
                 who = last.history_user if last and last.history_user else "another person"
                 raise ValidationError(
-                    f"Saved by {who} at {current.updated_at:%H:%M:%S} UTC, after you opened this "
-                    "page. Open it in a second tab, compare, and save your changes there.",
+                    f"This was saved by {who} at {current.updated_at:%H:%M:%S} UTC, after you "
+                    "opened the page. Open the page in a second tab, compare, and save your "
+                    "changes there.",
                     code="conflict",
                 )
         return cleaned
@@ -137,8 +138,8 @@ class DetectsConflicts(forms.ModelForm):
 class CurationActions(WithPages):
     """Activate or retire rows in bulk. A bulk change can be undone until a row changes again.
 
-    Rows that frozen suites use cannot be deleted; `frozen_cases` is the lookup from a case to
-    its row.
+    Rows that frozen suites use cannot be deleted. `frozen_cases` is the lookup from a case of a
+    suite to the row.
     """
 
     pages = {"undo": "undo/"}

@@ -55,8 +55,8 @@ class SourceImageForm(DetectsConflicts):
     contains = WordsField(help_text="Things in the image that pairs may refer to: chair, cup.")
     file = forms.FileField(
         required=False,
-        help_text="PNG, JPEG or WebP, best with 512 pixels or more on both sides. It cannot "
-        "be replaced: a changed image is a new source image.",
+        help_text="PNG, JPEG or WebP, best with 512 pixels or more on both sides. The file cannot "
+        "be replaced: upload a changed image as a new source image.",
     )
 
     class Meta:
@@ -163,7 +163,7 @@ SYMMETRY_SIZE = 128
 
 
 class EditPairForm(DetectsConflicts):
-    kinds = checkboxes(Kind.choices, "Kinds of images", "None ticked: all.")
+    kinds = checkboxes(Kind.choices, "Kinds of images", "If none is ticked: all.")
     present = WordsField(
         label="Must contain", help_text="What an image must show: brown hair, table."
     )
@@ -305,7 +305,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
             {"fields": ("change", "operator", "reversibility", "object", "witness", "hard")},
         ),
         (
-            "Chain shape",
+            "Trips of more than two steps (chain shape)",
             {"fields": ("shape", "steps", "against"), "classes": ("collapse",)},
         ),
         ("Where it fits", {"fields": ("place", "kinds", "present", "absent", "trial")}),
@@ -387,7 +387,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         )
 
     def trial_view(self, request: HttpRequest, pk: int, slug: str, direction: str) -> HttpResponse:
-        """Serve the image after one edit of the pair by the noise-free reference editor."""
+        """Serve the image after the forward edit, or after both, by the exact reference editor."""
         if direction not in ("forward", "backward") or not self.has_view_permission(request):
             raise Http404
         pair = get_object_or_404(EditPair, pk=pk)

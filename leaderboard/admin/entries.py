@@ -24,8 +24,8 @@ class EditingModelForm(DetectsConflicts):
     new_api_key = forms.CharField(
         required=False,
         widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off"}),
-        help_text="Replaces the stored key. Never shown again. For hosted providers, set the key in "
-        "the worker's environment instead.",
+        help_text="The new key replaces the stored one and is never shown again. For hosted "
+        "providers, set the key in the worker's environment instead.",
     )
 
     class Meta:
@@ -50,7 +50,8 @@ class EditingModelForm(DetectsConflicts):
             )
         if not can_be_stored(options):
             raise ValidationError(
-                "It contains a zero byte, an invalid character, or a number that is too large."
+                "The options contain a zero byte, an invalid character or a number that is too "
+                "large."
             )
         return options
 

@@ -69,7 +69,7 @@ class ApiTokenAdmin(admin.ModelAdmin):
         return [name for name in self.get_fields(request, obj) if name not in self.fields]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False  # a token is revoked: its submissions still refer to it
+        return False  # a token is revoked instead: its submissions still refer to it
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
         if not change:
@@ -78,7 +78,7 @@ class ApiTokenAdmin(admin.ModelAdmin):
         super().save_model(request, obj, form, change)
 
     def response_add(self, request: HttpRequest, obj: ApiToken, *args: Any) -> HttpResponse:
-        """Show the secret once; not as a message, which would stay in a cookie."""
+        """Show the secret once, on a page of its own: a message would stay in a cookie."""
         context = {
             **self.admin_site.each_context(request),
             "token": obj,
@@ -179,11 +179,11 @@ class VoterAdmin(ReadOnly):
     def answers(self, voter: Any) -> int:
         return voter.n_votes
 
-    @admin.display(description="known answers: right")
+    @admin.display(description="right, where known")
     def golds(self, voter: Voter) -> str:
         return f"{voter.gold_right} of {voter.gold}"
 
-    @admin.display(description="repeats: same answer")
+    @admin.display(description="same answer to a repeat")
     def own_again(self, voter: Voter) -> str:
         return f"{voter.repeats_same} of {voter.repeats}"
 

@@ -128,7 +128,7 @@ class RunAdmin(WithPages, admin.ModelAdmin):
         ),
         ("Review", {"fields": ("where", "flag_list", "hint_list", "cleared", "decision")}),
         (
-            "Provenance",
+            "Provenance (versions and settings)",
             {
                 "fields": ("source", "verified", "metrics", "provenance"),
                 "classes": ("collapse",),
@@ -372,7 +372,7 @@ class CallAdmin(ReadOnly):
 
 
 DAY = timedelta(days=1)
-#: Most rows of each list on the page “Today”.
+#: The maximum number of rows in each list on the page “Today”.
 ROWS = 20
 #: Label of the button that resumes a paused run, by the reason of the pause.
 RESUME_LABELS = {

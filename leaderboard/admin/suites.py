@@ -1,4 +1,4 @@
-"""Admin of suites: draft by filters, preview, freeze; then read-only."""
+"""Admin of suites: write a draft with filters, preview and freeze it; then it is read-only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from leaderboard.models.suites import Category, Curation, Kind
 
 #: After preparing a preview for this many seconds, a request shows the progress instead.
 PREVIEW_SECONDS = 8
-#: Most images of a suite in the list of suites.
+#: The maximum number of images shown per suite in the list of suites.
 MAX_IMAGES = 4
 
 
@@ -61,13 +61,13 @@ class SuiteForm(DetectsConflicts):
     made = checkboxes(SourceImage.Made.choices, "Only images that are")
     categories = checkboxes(Category.choices, "Only categories")
     must_images = forms.MultipleChoiceField(
-        label="Images it must include",
+        label="Images that the suite must include",
         required=False,
         widget=ThumbnailChoices,
-        help_text="Each gets at least one case; the others are drawn by the seed.",
+        help_text="Each of these images gets at least one case. The seed selects the other cases.",
     )
     must_pairs = forms.MultipleChoiceField(
-        label="Pairs it must include", required=False, widget=ThumbnailChoices
+        label="Pairs that the suite must include", required=False, widget=ThumbnailChoices
     )
     repeated = forms.IntegerField(
         label="Cases played twice",
@@ -77,14 +77,14 @@ class SuiteForm(DetectsConflicts):
         help_text="Repeats show how much of a result is chance.",
     )
     narrow = forms.BooleanField(
-        label="Too narrow to rank by",
+        label="Allow a narrow suite",
         required=False,
-        help_text="Tick to allow few images, pairs or categories.",
+        help_text="Permits few images, pairs or categories. Such a suite does not suit a ranking.",
     )
     shapes = forms.BooleanField(
-        label="Chain shapes",
+        label="Only chain shapes",
         required=False,
-        help_text="Use only pairs whose trips have more than two steps.",
+        help_text="Use only pairs whose trips have more than two steps (chain shapes).",
     )
 
     class Meta:
@@ -206,12 +206,12 @@ class SuiteAdmin(WithPages, HistoryAdmin):
         return not (obj and obj.is_frozen) and super().has_delete_permission(request, obj)
 
     def view_on_site(self, suite: Suite) -> str | None:
-        """Return the suite's page; None for a draft or a sealed suite."""
+        """Return the suite's page; None for a draft, and for a sealed suite (secret images)."""
         return suite.get_absolute_url() if suite.is_frozen and not suite.sealed else None
 
     @admin.display(description="images")
     def some_images(self, row: Suite) -> str:
-        """Return the first images of a suite; none if it is sealed."""
+        """Return the first images of a suite; none if the suite is sealed."""
         shown = [] if row.sealed else list(row.images.all())[:MAX_IMAGES]
         return (
             format_html_join("", "{}", ((image_tag(image.stored, 40),) for image in shown)) or "–"
@@ -281,7 +281,9 @@ class SuiteAdmin(WithPages, HistoryAdmin):
             self.log_change(request, frozen, "Froze the suite.")
             for warning in suite_builder.warnings(frozen.core):
                 messages.warning(request, f"One-sided. {warning}.")
-            messages.success(request, f"{frozen} is frozen and public: {frozen.content_hash[:12]}.")
+            messages.success(
+                request, f"{frozen} is frozen and public. Hash: {frozen.content_hash[:12]}…"
+            )
         return redirect("admin:leaderboard_suite_change", pk)
 
     def diagnostics_view(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -295,14 +297,14 @@ class SuiteAdmin(WithPages, HistoryAdmin):
         """Create a draft of the next version, without the selected cases."""
         suite = self.row_to_change(request, pk)
         without = request.POST.getlist("without")
-        changes = f"Without {len(without)} case(s) in quarantine." if without else ""
+        changes = f"{len(without)} case(s) dropped after diagnostics." if without else ""
         draft = drafts.next_version(suite, without, changes)
         messages.success(request, f"{draft} is a draft: preview it, then freeze it.")
         return redirect("admin:leaderboard_suite_change", draft.pk)
 
 
 def _count(of: type[Model]) -> Coalesce:
-    """Count rows of a suite by subquery, because joins would multiply the rows."""
+    """Count rows of a suite with a subquery, because joins would multiply the rows."""
     rows = of._base_manager.filter(suite=OuterRef("pk")).order_by().values("suite")
     return Coalesce(Subquery(rows.annotate(count=Count("pk")).values("count")), 0)
 

@@ -1,10 +1,10 @@
-"""Where the site breaks first: python -m leaderboard.benchmarks.load --models 1000
+"""Find what becomes slow first on a large board: python -m leaderboard.benchmarks.load
 
-Fills a throw-away PostgreSQL (or, with --here, the database of the settings) with invented
-models of 300 cases and 20 trips, and asks for every kind of page and for the API when nothing is
-kept. Tells queries, bytes, and the processor time of the database and of the page: a busy machine
-changes neither. Then the slowest queries with their plans. Exits with 1 when a page takes more
-queries or bytes than it may, or a query more than --slowest.
+Fills a temporary PostgreSQL database (with --here: the database of the settings) with invented
+models, each with a run of 300 cases and 20 trips. Then requests each kind of page, and the API,
+with an empty cache. Prints queries, bytes, and the processor time of the database and of the page,
+which a busy machine does not change. Prints the slowest queries with their plans. Exits with 1 if a
+page exceeds its budget of queries or bytes, or if a query takes longer than --slowest.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def main() -> int:
 
     call_command("migrate", verbosity=0)
     if not args.filled:
-        with told("filled"):
+        with timed("filled"):
             from leaderboard.testing.large_board import invent_board
 
             invent_board(models=args.models, cases=CASES, trips=TRIPS)
-    say_sizes()
+    print_sizes()
     return 0 if measure(args.slowest) else 1
 
 
@@ -54,23 +54,25 @@ def arguments() -> argparse.Namespace:
         help="Processor seconds that a query may take.",
     )
     parser.add_argument(
-        "--here", action="store_true", help="In the database of the settings, which must be empty."
+        "--here", action="store_true", help="Use the database of the settings, which must be empty."
     )
     parser.add_argument(
-        "--filled", action="store_true", help="With --here: it was filled before, only measure."
+        "--filled",
+        action="store_true",
+        help="With --here: the database is filled already; only measure.",
     )
     return parser.parse_args()
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def timed(what: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     print(f"{what} in {time.perf_counter() - start:.1f} s", flush=True)
 
 
-def say_sizes() -> None:
-    """Rows and bytes of the tables that grow."""
+def print_sizes() -> None:
+    """Print the rows and bytes of the tables that grow with the board."""
     from django.db import connection
 
     from leaderboard import models
@@ -87,23 +89,23 @@ def say_sizes() -> None:
 
 
 def measure(slowest: float) -> bool:
-    """Ask for every page; whether all keep within their budgets."""
+    """Request every page; return True if all pages and queries are within their limits."""
     from django.conf import settings
     from django.test import Client, override_settings
 
     from leaderboard.testing.page_budgets import addresses, cost, over_budget
 
-    # Names of static files as they are: none has been collected here.
+    # Static files keep their names, because none has been collected here.
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     override_settings(STORAGES=settings.STORAGES | {"staticfiles": plain}).enable()
     client = Client(headers={"host": "localhost"})
     clock = database_clock()
-    client.get("/")  # what a suite offers never changes, and is read once per process
+    client.get("/")  # a suite's choices never change, and are read once per process
     costs, slow = {}, {}
     print("\n| page | queries | KB | database, ms | slowest query, ms | processor, ms |")
     print("|---|---|---|---|---|---|")
     for name, address in addresses().items():
-        cost(client, address)  # the second look finds the database's own memory warm
+        cost(client, address)  # fills the database's own cache before the measurement
         one = costs[name] = cost(client, address, clock)
         longest = max(one.queries, default=(0.0, "", ()))
         if longest[0] > slowest:
@@ -117,32 +119,32 @@ def measure(slowest: float) -> bool:
         print(f"\n{name}: {1000 * seconds:.0f} ms\n{sql[:2000]}\n{plan(sql, params)}")
     over = over_budget(costs)
     for name, (queries, size) in over.items():
-        print(f"{name}: {queries} queries, {size / 1000:.0f} KB are over its budget")
+        print(f"{name}: {queries} queries, {size / 1000:.0f} KB exceed its budget")
     return not over and not slow
 
 
 def database_clock() -> Callable[[], float]:
-    """The processor seconds that the database took for this connection so far.
+    """Return a clock of the processor seconds that the database has used for this connection.
 
-    Where its process cannot be looked at: the time that went by.
+    If the database's process cannot be observed, the clock returns the elapsed time.
     """
     from django.db import connection
 
     if connection.vendor != "postgresql":
         return time.process_time
     with connection.cursor() as cursor:
-        # All of a query in one process, which is the one that is looked at.
+        # One process must run the whole query: only this process is observed.
         cursor.execute("SET max_parallel_workers_per_gather = 0")
         cursor.execute("SELECT pg_backend_pid()")
         (pid,) = cursor.fetchone()
-    known = Path(f"/proc/{pid}/schedstat")
-    if not known.exists():
+    statistics = Path(f"/proc/{pid}/schedstat")
+    if not statistics.exists():
         return time.perf_counter
-    return lambda: int(known.read_text().split()[0]) / 1e9
+    return lambda: int(statistics.read_text().split()[0]) / 1e9
 
 
 def plan(sql: str, params: object) -> str:
-    """How the database answers this query."""
+    """Return the plan by which the database answers this query; empty if it has none."""
     from django.db import connection
 
     if connection.vendor != "postgresql" or not sql.lstrip().upper().startswith("SELECT"):

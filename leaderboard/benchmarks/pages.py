@@ -1,10 +1,10 @@
-"""How fast the board answers: python -m leaderboard.benchmarks.pages
+"""Measure how fast the board answers: python -m leaderboard.benchmarks.pages
 
-Two boards in one database, of 10 and of 100 invented models with as many reference editors.
-In this process, each is asked for in turns, and the processor time of the larger is
-divided by that of the smaller: the first view after a change, and a view that is kept.
-Then on one gunicorn, 16 clients ask for the larger board and for a static file of the
-same bytes, in turns. Exits with 1 when a ratio is above its limit.
+One database has two boards, of 10 and of 100 invented models, with equally many reference editors.
+This process views the boards in turns, and divides the processor time of the larger board by that
+of the smaller one: for the first view after a change, and for a cached view. Then 16 clients
+request the larger board and a static file of the same bytes, in turns, from one gunicorn. Exits
+with 1 if a ratio exceeds its limit.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ ROOT = Path(__file__).resolve().parents[2]
 CLIENTS, ROUNDS, SECONDS = 16, 5, 2.0
 #: Views of each board whose processor time is compared; the first few warm up.
 VIEWS, WARM_UP = 40, 5
-#: The board against a static file.
+#: Limit of the board's time divided by the static file's time.
 LIMIT = 3.0
-#: 100 models against 10, by kind of view: after a change every model is read once.
-GROWTH = {"first view after a change": 2.0, "kept view": 1.2}
+#: Limits of the time for 100 models divided by the time for 10, by kind of view. After a change,
+#: every model is read once.
+GROWTH = {"first view after a change": 2.0, "cached view": 1.2}
 FILE = "benchmark.html"
-#: In the order of the suites, so that "/" opens the larger one.
+#: Models by suite; "/" opens the larger board, because its suite comes first.
 BOARDS = {"hundred": 100, "ten": 10}
 REFERENCE_EDITORS = 4
 
@@ -48,7 +49,7 @@ def main() -> int:
                 f"{1000 * large:.1f} ms, growth {ratio:.2f} (limit {GROWTH[name]:g})"
             )
         with server(data) as address:
-            # Found when the server starts: so it is written first, and started again.
+            # A server lists its static files when it starts, so another one serves this file.
             page = fetch(f"{address}/")
             (data / "static" / FILE).write_bytes(page)
         with server(data) as address:
@@ -64,7 +65,7 @@ def main() -> int:
 
 
 def invent(data: Path) -> None:
-    """A database of invented standings, and the static files."""
+    """Make a database with invented standings, and collect the static files."""
     os.environ |= environment(data) | {"DJANGO_SETTINGS_MODULE": "convergebench_site.settings"}
     import django
 
@@ -80,9 +81,9 @@ def invent(data: Path) -> None:
 
 
 def growth() -> dict[str, tuple[float, float, float]]:
-    """By kind of view: the ratio of the processor times, and their medians.
+    """Return the ratio of the processor times and both medians, for each kind of view.
 
-    The median of ratios of neighbours in time, so that a busy machine slows both.
+    The ratio is the median of the ratios of consecutive views: a busy machine slows both views.
     """
     from django.core.cache import cache
     from django.test import Client
@@ -101,7 +102,7 @@ def growth() -> dict[str, tuple[float, float, float]]:
     found = {}
     changes: dict[str, Callable[[], object]] = {
         "first view after a change": cache.clear,
-        "kept view": int,
+        "cached view": int,
     }
     for name, change in changes.items():
         pairs = [(view("ten", change), view("hundred", change)) for _ in range(VIEWS + WARM_UP)]
@@ -117,7 +118,7 @@ def environment(data: Path) -> dict[str, str]:
 
 @contextmanager
 def server(data: Path, more: Mapping[str, str] | None = None) -> Iterator[str]:
-    """The site as `manage.py up` serves it; `more` settings by their variables."""
+    """Serve the site like `manage.py up`; `more` has additional environment variables."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -158,7 +159,7 @@ def fetch(address: str) -> bytes:
 
 @dataclass
 class Times:
-    """Seconds: mean per request in each round."""
+    """The mean seconds per request in each round, for the board and for the file."""
 
     board: list[float] = field(default_factory=list)
     file: list[float] = field(default_factory=list)
@@ -169,9 +170,9 @@ class Times:
 
 
 def measure(address: str) -> Times:
-    """The board and the file in turns, so that both see the same machine."""
+    """Request the board and the file in turns, so that the machine is equally busy for both."""
     found = Times()
-    for path in ("/", f"/static/{FILE}") * 2:  # both workers know both pages
+    for path in ("/", f"/static/{FILE}") * 2:  # both processes cache both pages
         asyncio.run(ask(address, path, 0.5))
     for _ in range(ROUNDS):
         found.board.append(asyncio.run(ask(address, "/", SECONDS)))
@@ -180,7 +181,7 @@ def measure(address: str) -> Times:
 
 
 async def ask(address: str, path: str, seconds: float) -> float:
-    """Mean seconds per answer with all clients asking one request after the other."""
+    """Return the mean seconds per answer, while each client sends one request at a time."""
     host, port = address.removeprefix("http://").split(":")
     request = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nAccept-Encoding: identity\r\n\r\n"
     end = time.perf_counter() + seconds

@@ -1,9 +1,10 @@
-"""How many votes a minute the site takes: python -m leaderboard.benchmarks.votes
+"""Measure how many votes a minute the site can take: python -m leaderboard.benchmarks.votes
 
-On one gunicorn of two processes, voters fetch the three images of each pair and answer it,
-first at the pace of 600 votes a minute and then as fast as they can, while a reader asks for
-the board. What the two processes spend on a vote is measured, too: it does not depend on what
-else the machine does. Exits with 1 when 500 votes a minute would take more than half of two cores.
+Voters use one gunicorn with two processes. They fetch the three images of each pair and answer it,
+first at a pace of 600 votes a minute and then as fast as they can, while a reader requests the
+board. The processor time of the two processes per vote is measured too, because other programs on
+the machine do not change it. Exits with 1 if 500 votes a minute would take more than half of two
+cores.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import httpx2
 from leaderboard.benchmarks import pages
 
 VOTERS, PACE, SECONDS = 10, 600.0, 30.0
-WANTED, CORES, MOST = 500.0, 2, 0.5
+WANTED, CORES, LIMIT = 500.0, 2, 0.5
 TIMEOUT = 120.0
 INVENT = """
 from leaderboard.testing.votable import votable_board
@@ -38,7 +39,7 @@ def main() -> int:
         data = Path(folder)
         invent(data)
         with pages.server(data, {"TRUSTED_PROXIES": "1"}) as address:
-            Reader(address).read(2)  # both processes know the board
+            Reader(address).read(2)  # both processes cache the board
             alone = Reader(address).read(SECONDS / 3)
             paced, beside = voted(address, SECONDS, PACE)
             fast, under_load = voted(address, SECONDS / 2, None)
@@ -51,9 +52,9 @@ def main() -> int:
     share = paced.processor / len(paced.answers) * WANTED / 60 / CORES
     print(
         f"a vote with its images takes {1000 * paced.processor / len(paced.answers):.0f} ms of "
-        f"processor: {WANTED:.0f} a minute take {share:.0%} of {CORES} cores (limit {MOST:.0%})"
+        f"processor: {WANTED:.0f} a minute take {share:.0%} of {CORES} cores (limit {LIMIT:.0%})"
     )
-    return 0 if share <= MOST else 1
+    return 0 if share <= LIMIT else 1
 
 
 def invent(data: Path) -> None:
@@ -68,12 +69,12 @@ def invent(data: Path) -> None:
 
 @dataclass
 class Taken:
-    """Seconds that each answer and each image took, and for how long voters voted."""
+    """The seconds that each answer and each image took, and the duration of the voting."""
 
     answers: list[float] = field(default_factory=list)
     images: list[float] = field(default_factory=list)
     seconds: float = 0.0
-    #: Seconds of processor that the site took meanwhile, the reader's pages with it.
+    #: Processor seconds that the site used meanwhile, including the reader's pages.
     processor: float = 0.0
 
     @property
@@ -82,7 +83,7 @@ class Taken:
 
 
 def voted(address: str, seconds: float, pace: float | None) -> tuple[Taken, list[float]]:
-    """What voters and a reader saw for so many seconds."""
+    """Vote and read for this many seconds; return the times of the voters and of the reader."""
     taken, start = Taken(), time.perf_counter()
     before = processor_of_children()
     wait = 60 * VOTERS / pace if pace else 0.0
@@ -101,7 +102,7 @@ def voted(address: str, seconds: float, pace: float | None) -> tuple[Taken, list
 
 
 def processor_of_children() -> float:
-    """Seconds of processor that the processes of the site have taken so far."""
+    """Return the processor seconds that the site's processes have used so far."""
     ticks, pids = os.sysconf("SC_CLK_TCK"), [os.getpid()]
     total = 0
     while pids:
@@ -115,7 +116,7 @@ def processor_of_children() -> float:
 
 
 def vote(address: str, number: int, end: float, wait: float, taken: Taken) -> None:
-    """Vote until then, session after session, each as somebody new on a network of their own."""
+    """Vote until `end`, session after session, each as a new voter on a network of its own."""
     person = 0
     while time.perf_counter() < end:
         person += 1
@@ -142,7 +143,7 @@ def vote(address: str, number: int, end: float, wait: float, taken: Taken) -> No
 
 
 class Reader:
-    """Somebody who reads the board again and again."""
+    """A visitor who requests the board again and again."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -1,9 +1,10 @@
-"""What the worker costs: `python -m leaderboard.benchmarks.worker`
+"""Measure the overhead of a worker: `python -m leaderboard.benchmarks.worker`
 
-64 chains against a local endpoint that takes 2 s for an edit, then 200 ms, played by real
-worker processes on a database and a Valkey of their own; then 256 chains by two workers on
-PostgreSQL. As runs are: over the clean wire and with their audits. Where two processors are not
-quiet the ratios say little; the processor time of an edit then still shows whether it grew.
+Real workers, with a database and a Valkey server of their own, play 64 chains against a local
+endpoint whose edits take 2 s, then 200 ms. Then two workers play 256 chains on PostgreSQL. As in
+any run, images are cleaned before they are sent, and there are audits (extra calls that test for
+cheating). On a machine without two idle processors the ratios say little, but the processor time
+of an edit still shows whether the overhead grew.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from evaluation.images import EncodedImage, encode_png
 from evaluation.testing.editing_server import EditingServer, noisy_turn
 
 CHAINS, TRIPS, SIZE = 64, 20, 64  # trips as in the suite `standard`
-#: Seconds of an edit (a fast hosted model; the fastest), and the most allowed over the ideal.
+#: Seconds of an edit: of a fast hosted model, and of the fastest one.
 REAL, FAST = 2.0, 0.2
-MOST = {REAL: 1.05, FAST: 1.3}
+#: Limits of a run's duration divided by the ideal duration, by the seconds of an edit.
+LIMITS = {REAL: 1.05, FAST: 1.3}
 MANY_CHAINS = 256
-IN_FLIGHT = 64  # what two processors can attend to, endpoint and database included
+IN_FLIGHT = 64  # as many as two processors can serve, with the endpoint and the database
 END = 12  # bytes of a PNG's last chunk
 numbers = count()
 ON_POSTGRES = "--on-postgres"
@@ -44,7 +46,7 @@ MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 
 
 class Instant(Editor):
-    """Answers at once, each time with another image: what is left is our own work."""
+    """An editor that answers at once, so that only our own work is measured."""
 
     def __init__(self) -> None:
         self.answers = cycle(answers(200))
@@ -55,7 +57,7 @@ class Instant(Editor):
 
 @cache
 def answers(count: int) -> list[bytes]:
-    """Images made beforehand, so that the endpoint takes no processor from the worker."""
+    """Return images made beforehand: the endpoint takes no processor time from the worker."""
     from leaderboard.testing import factories
 
     source = encode_png(factories.drawn_image(0, SIZE))
@@ -63,7 +65,7 @@ def answers(count: int) -> list[bytes]:
 
 
 def numbered(png: bytes, number: int) -> bytes:
-    """The same image in bytes of its own, as every answer of a model has them."""
+    """Return the image with bytes of its own, because no two answers of a model are equal."""
     text = b"tEXtNumber\0" + str(number).encode()
     chunk = struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text))
     return png[:-END] + chunk + png[-END:]
@@ -80,7 +82,7 @@ def main() -> None:
 
 
 def measure_in(work: Callable[[], None], **environment: str | None) -> None:
-    """Have it measured in a folder of its own, with a Valkey of its own."""
+    """Call `work` with a data folder and a Valkey server of its own."""
     with tempfile.TemporaryDirectory(prefix="convergebench-bench-") as folder:
         for name, value in {"REDIS_URL": None, "S3_BUCKET": None, **environment}.items():
             os.environ.pop(name, None)
@@ -114,7 +116,7 @@ def measure_in(work: Callable[[], None], **environment: str | None) -> None:
 def measure() -> None:
     print(f"a trip's bookkeeping: {bookkeeping()}")
     run = play(workers=1, each=IN_FLIGHT, latency=REAL)
-    print(f"{run}, one worker; {run.megabytes:.0f} MB (under 400)")
+    print(f"{run}, one worker; {run.megabytes:.0f} MB (limit 400)")
     print(f"{play(workers=1, each=IN_FLIGHT)}, one worker")
     print(f"every answer a file of its own: {play(workers=1, each=IN_FLIGHT, unique=True)}")
     one = play(workers=1, each=CHAINS // 4).seconds
@@ -132,18 +134,18 @@ def many_on_postgres() -> None:
 
 @dataclass(frozen=True)
 class Played:
-    """A run that was played, from its start to its last answer."""
+    """A played run, from its start to its last answer."""
 
     latency: float
     chains: int
     edits: int
-    #: Of the chain that has the most audits: they are made one after another.
+    #: The edits of the chain with the most audits, which are made one after another.
     longest: int
     in_flight: int
     seconds: float
-    #: Of all processors, by the workers and what they forked.
+    #: Processor seconds of the workers and the processes that they forked.
     processor: float
-    #: The most of one worker and what it forked.
+    #: The maximum memory of one worker and the processes that it forked.
     megabytes: float
 
     def __str__(self) -> str:
@@ -152,12 +154,12 @@ class Played:
             f"{self.chains} chains of {TRIPS} trips, {self.edits:,} edits of "
             f"{1000 * self.latency:.0f} ms with their audits, {self.in_flight} in flight: "
             f"{self.seconds:.2f} s, {self.seconds / ideal:.2f} x the ideal {ideal:.2f} s "
-            f"(at most {MOST[self.latency]}), {1000 * self.processor / self.edits:.2f} ms of processor an edit"
+            f"(at most {LIMITS[self.latency]}), {1000 * self.processor / self.edits:.2f} ms of processor an edit"
         )
 
 
 def bookkeeping() -> str:
-    """What a trip costs in queries and time when no endpoint is waited for."""
+    """Return what a trip costs in queries and time if the endpoint answers at once."""
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
@@ -188,10 +190,10 @@ def play(
     latency: float = FAST,
     unique: bool = False,
 ) -> Played:
-    """A run on real workers, each with so many calls in flight.
+    """Play a run with real workers, each with `each` calls in flight.
 
-    `unique`: every answer is a file of its own, which the disk must keep; else the same 200 come
-    again and again, and what is told is the worker's own.
+    `unique`: every answer is a new file that the disk must store. Otherwise the same 200 answers
+    recur, so that only the worker's own time is measured.
     """
     from django.conf import settings
 
@@ -210,7 +212,7 @@ def play(
             environment = os.environ | {"MAX_CALLS_IN_FLIGHT": str(each)}
             process = subprocess.Popen([sys.executable, MANAGE, "work", "edits"], env=environment)
             stack.callback(process.wait)
-            stack.callback(process.terminate)  # one that is killed counts as alive for a while
+            stack.callback(process.terminate)  # a killed worker would count as alive for a while
             processes.append(process)
         while job_queue.workers(job_queue.EDITS) != workers:
             time.sleep(0.1)
@@ -220,7 +222,7 @@ def play(
         memory = 0.0
         for looks in count():
             time.sleep(0.5)
-            if looks % 4 == 3:  # to look at memory holds up whom it belongs to
+            if looks % 4 == 3:  # reading a process's memory map delays the process
                 memory = max([memory, *(megabytes(process.pid) for process in processes)])
             if run.state not in (RunState.QUEUED, RunState.PLAYING):
                 break
@@ -233,7 +235,7 @@ def play(
             sys.exit(f"{server.most_in_flight} calls at once instead of {workers * each}")
         ended = max(call.started_at + timedelta(seconds=call.seconds) for call in run.ledger.all())
         seconds = (ended - run.started_at).total_seconds()
-    # Counted when they have ended; starting them is in it.
+    # The times of child processes count after these have ended, and include their start.
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = sum(getattr(spent, part) - getattr(before, part) for part in CPU)
     in_flight = min(workers * each, chains)
@@ -243,7 +245,7 @@ def play(
 
 
 def start(editor: str, options: dict[str, Any], in_flight: int, chains: int = CHAINS) -> Any:
-    """A queued run of so many chains, on a suite that is made at first use; all are played."""
+    """Queue a run of all trips of a suite; the first call makes the suite (`chains` cases)."""
     from leaderboard import jobs
     from leaderboard.models import EditingModel, Suite
     from leaderboard.testing import factories
@@ -257,7 +259,7 @@ def start(editor: str, options: dict[str, Any], in_flight: int, chains: int = CH
 
 
 def megabytes(pid: int) -> float:
-    """The memory of a worker and all it forked; pages that several share count once."""
+    """Return the memory of a process and all its children; shared pages count once."""
     with suppress(OSError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         own = sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))

@@ -37,7 +37,7 @@ from leaderboard.models.runs import RunState
 from leaderboard.models.suites import Curation
 from leaderboard.standings.stored import chain_result
 
-#: The editor that checks edits: it follows every instruction and saves as JPEG, as many models do.
+#: The reference editor that tries out edits. It saves as JPEG, as many models do.
 CHECKING_EDITOR = "jpeg"
 #: Long, because cached results never change and a curator may work on a draft for days.
 CACHE_SECONDS = 7 * 24 * 3600
@@ -45,7 +45,7 @@ FACTS = TypeAdapter(suite_builder.Facts)
 
 
 DRAFT_FIELDS = tuple(field.name for field in fields(suite_builder.Draft))
-#: The fields of a draft that select cases; all others are fields of the suite.
+#: The fields of a draft that select cases. Its other fields are columns of the suite's row.
 FILTERS = frozenset(DRAFT_FIELDS) - {field.name for field in Suite._meta.concrete_fields}
 DEFAULT_CASES = 24
 
@@ -62,7 +62,7 @@ class Preview:
     """The suite that a draft would become if it were frozen now."""
 
     suite: CoreSuite
-    #: True if the curator declares the suite too narrow to rank by.
+    #: True if the curator allows a narrow suite: few images, pairs or categories.
     narrow: bool = False
 
     @cached_property
@@ -90,7 +90,7 @@ class Preview:
 def preview(suite: Suite, until: float = math.inf) -> Preview:
     """Return the suite that this draft describes. Raises SuiteError if it cannot be built.
 
-    Raises NotReady if it is not ready at `until`, a value of time.monotonic().
+    Raises NotReady if the suite is not built by `until`, a value of time.monotonic().
     """
     chosen: dict[str, Any] = {"cases": DEFAULT_CASES} | {
         name: tuple(value) if isinstance(value, list) else value
@@ -154,7 +154,8 @@ def next_version(suite: Suite, without: Collection[str] = (), changes: str = "")
 def unseen_cases(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
     """Return the cases whose edit is too small to be seen at the suite's size.
 
-    A reference editor makes each edit; results are cached. Raises NotReady at the time `until`.
+    A reference editor makes each edit; results are cached. Raises NotReady if that is not done by
+    `until`.
     """
     editor, unseen = load_editor(CHECKING_EDITOR), []
     used = SourceImage.objects.filter(slug__in=suite.image_by_slug).select_related("stored")
@@ -197,7 +198,7 @@ def facts_of(
     """Return facts about the images' pixels at a size, by slug.
 
     Facts are cached, because preparing a hundred images takes many seconds and a curator previews
-    a draft repeatedly. Raises NotReady at the time `until`.
+    a draft repeatedly. Raises NotReady if that is not done by `until`.
     """
     keys = {source.slug: f"prepared:{source.stored_id}:{size}" for source in images}
     cached = cache.get_many(keys.values())

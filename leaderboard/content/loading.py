@@ -29,7 +29,7 @@ from leaderboard.models import (
 
 @dataclass
 class Loaded:
-    """The result of loading: numbers of new rows, and refused content with reasons."""
+    """The result of loading: how many rows are new, and why other content was refused."""
 
     new: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)

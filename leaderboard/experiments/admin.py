@@ -61,7 +61,7 @@ class ArmInline(admin.StackedInline):
         ("seeds", "temperature", "size"),
         ("session", "cleanup", "floor"),
     )
-    verbose_name_plural = "arms: the one with the lowest position is the baseline"
+    verbose_name_plural = "arms (ways to play the suite); the lowest position is the baseline"
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return _may_change_arms(obj) and super().has_add_permission(request, obj)

@@ -1,4 +1,4 @@
-"""Pages of experiments: the effects of playing the same suite in several ways.
+"""Pages of experiments: the effects of playing the same suite in several ways, called arms.
 
 Visitors see only runs that they may see; all numbers come from stored rows.
 """
@@ -51,7 +51,7 @@ from leaderboard.pages.strips import short_strips
 from leaderboard.text import safe_cell
 from leaderboard.views.site import noindex_variants
 
-#: Number of trips shown of a case, few enough to fit on one line.
+#: The number of a case's trips that are shown, few enough to fit on one line.
 MAX_TRIPS_SHOWN = 5
 #: Number of cases to choose from; cases on which the arms differ most come first.
 MAX_CASES = 8
@@ -90,7 +90,7 @@ class ExperimentView:
 
     @property
     def finding(self) -> str:
-        """The finding for the list of experiments: that of the first model with results."""
+        """The finding for the list of experiments: the finding of the first model with results."""
         return next((model.finding for model in self.models if model.finding), "")
 
 

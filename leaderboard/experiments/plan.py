@@ -1,4 +1,7 @@
-"""Plan the runs of an experiment: resolve its arms, estimate its runs, start them."""
+"""Plan the runs of an experiment: resolve its arms, estimate its runs, start them.
+
+An arm is one way to play the experiment's suite.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class PlannedRun:
 
     arm: ExperimentArm
     model: EditingModel
-    #: `core` names the object of the evaluation package, here and in the models.
+    #: The arm as the harness represents it; the models use the name `core` for this, too.
     core: Arm
     existing: Run | None
     estimate: Estimate
@@ -91,7 +94,8 @@ def plan(experiment: Experiment) -> list[PlannedRun]:
             played = [] if existing else [(core.repeats_of(times), each) for times, each in cases]
             chains = sum(times for times, _ in played)
             edits = sum(times * each for times, each in played)
-            # A run with default settings may be shown as the model's result, so it is audited.
+            # A run with default settings may be shown as the model's result, so audits (extra calls)
+            # test it for cheating.
             audited = core.is_default and not existing and not model.is_reference
             audits = audit_count(suite.core, settings.AUDITS) if audited else 0
             estimate = model.estimate(edits + audits, max(1, chains))

@@ -30,12 +30,12 @@ def start_due() -> None:
     models = EditingModel.objects.filter(canary=True, status=EditingModel.Status.PUBLISHED)
     due = models.exclude(pk__in=recent.outside_experiments().values("editing_model"))
     for model in due:
-        # Only one of several workers starts it.
+        # Only one of several workers starts the run.
         if Use.objects.take("canary", {"model": f"model {model.pk}"}, 1) is not None:
             continue
         budget = control.start_budget(model.estimate_on(suite))
         run = control.start(model, suite, **budget)
-        # It stays unpublished until a person publishes it, unless the model's runs are public.
+        # The run stays unpublished until a person publishes it, unless the model has public runs.
         if model.runs.filter(published=True).exists():
             Run.objects.filter(pk=run.pk).update(published=True)
         log.info("canary started", run=run.pk, model=model.slug)

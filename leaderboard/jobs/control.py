@@ -79,9 +79,10 @@ def start(
 ) -> Run:
     """Create a run with all its chains, and queue it.
 
-    `stop_after` defaults to the suite's rule. Reference editors play all trips by default: they
-    cost nothing, and the charts need their full curves. An experiment's `arm` must be resolved
-    already. Such a run is never ranked, so it has no audits.
+    `stop_after` defaults to the suite's value. Reference editors play all trips by default: they
+    cost nothing, and the charts need their full curves. An experiment's `arm` (the settings of its
+    runs) must be resolved already. Such a run is never ranked, so it has no audits (extra calls
+    that test for cheating).
     """
     if not suite.is_frozen:
         raise NotAllowed(f"{suite} is a draft; freeze it first.")
@@ -126,7 +127,7 @@ def start(
 def _planned_audits(
     secret: str, editing_model: EditingModel, suite: Suite, stop_after: int
 ) -> list[PlannedAudit]:
-    """Return the audits that the secret draws; reference editors have none."""
+    """Return the audits that the secret selects; reference editors have none."""
     if not settings.AUDITS or editing_model.is_reference:
         return []
     return plan(secret, suite.core, settings.AUDITS, stop_after)
@@ -135,7 +136,7 @@ def _planned_audits(
 def pause(run: Run, reason: str, text: str = "", seconds: float | None = None) -> bool:
     """Make no more calls; answers in flight are still saved.
 
-    After `seconds` the run resumes by itself; without them, a person must resume it.
+    After `seconds` the run resumes by itself; if None, a person must resume it.
     """
     text = (text or REASONS.get(reason, reason))[:500]
     resume_at = None if seconds is None else after(seconds)
@@ -168,7 +169,7 @@ def cancel(run: Run) -> None:
 def play_again(run: Run, outcomes: tuple[str, ...] = PLAYABLE_AGAIN) -> int:
     """Play chains with these outcomes again, from their last good image; return their number.
 
-    Also chains that stopped early, if new scores no longer determine their end.
+    Also plays chains that had stopped early, if new scores no longer determine their result.
     """
     # The second of two simultaneous requests waits here, then finds nothing to do.
     run.refresh_from_db(from_queryset=Run.objects.select_for_update(of=("self",)))
@@ -205,8 +206,8 @@ def recover(run: Run) -> None:
 def play_from(run: Run, first_trips: Mapping[int, int]) -> int:
     """Play chains of an ended run again.
 
-    `first_trips` maps a chain's primary key to the first trip to replay. Until then, the chains
-    have the outcome "lost".
+    `first_trips` maps a chain's primary key to the first trip to replay. The chains get the outcome
+    "lost" first, by which `play_again` selects them.
     """
     for chain, number in first_trips.items():
         for rows in (Trip.objects, TripStep.objects):
@@ -223,7 +224,7 @@ def play_from(run: Run, first_trips: Mapping[int, int]) -> int:
 def _plan_again(run: Run, keys: Sequence[int], secret_is_public: bool) -> None:
     """Plan the audits of trips that these chains still have to play.
 
-    A public secret reveals the audits, so a new one is drawn.
+    A public secret reveals the audits; in that case, the run first gets a new secret.
     """
     unplayed = Audit.objects.filter(chain__in=keys, number__gt=F("chain__trips_played"))
     if not secret_is_public:
@@ -257,7 +258,7 @@ def score_again(run: Run) -> None:
     """Score the run again with the current metrics; scores of other versions are kept."""
     if run.state not in (RunState.FINISHED, RunState.PAUSED):
         raise NotAllowed(f"A {run.get_state_display().lower()} run cannot be scored again.")
-    # Without their tokens a running job cannot write scores of the old metrics.
+    # A running job loses its chains here, so it cannot write scores of the old metrics.
     run.chains.update(trips_scored=0, known_at=None, score_token=None, score_lease_until=None)
     Audit.objects.filter(chain__run=run).update(finding={})
     run.metrics, run.progress.trips_scored = {}, 0
@@ -269,7 +270,7 @@ def score_again(run: Run) -> None:
 
 @transaction.atomic
 def recount(run: Run) -> None:
-    """Derive the run's counters from its rows and its ledger."""
+    """Derive the run's counters from its rows and its ledger of calls."""
     # Lock before counting, so that a job that waited here counts what others have written.
     progress = RunProgress.objects.select_for_update().get(pk=run.pk)
     ledger = Call.objects.filter(run=run).aggregate(
@@ -320,7 +321,7 @@ def enqueue(run: Run) -> None:
 
 
 def enqueue_play(run: Run) -> None:
-    """Enqueue jobs for chains that can be played now, if there are any."""
+    """Enqueue jobs for chains that can be played now, or one job if all have been played."""
     if run.state not in (RunState.QUEUED, RunState.PLAYING):
         return
     queue_name = queue_of(run.editing_model)

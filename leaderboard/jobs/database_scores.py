@@ -1,5 +1,8 @@
 """Store a run in the database while it is being scored and finished.
 
+Calibrations are a metric's distances from a source image to copies with a known loss. Audits are
+extra calls that test the model for cheating; a finding is what the scores show about one audit.
+
 Each write checks the job's token, so that a job whose lease has lapsed can no longer write.
 """
 
@@ -158,7 +161,7 @@ class DatabaseScores(ScoreStore):
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Store a source's calibrations: shipped ones where they exist, else computed ones."""
+        """Store a source's calibrations, shipped or computed; return their cached features."""
         sha256 = chain.key.chain.case.image.pixels_sha256
         if not self.is_calibrated(chain):
             self._calibrate(sha256, source, subject, scorer)
@@ -241,7 +244,7 @@ class DatabaseScores(ScoreStore):
             # Saved in one transaction with `trips_scored`: play jobs read both.
             row = Chain.objects.filter(pk=chain.pk)
             row.update(known_at=standings.known_at(chain, headline))
-        # Renew the leases of all claimed chains: this job has still to score the others.
+        # Renew the leases of all claimed chains: this job has yet to score the other ones.
         Chain.objects.filter(score_token=self.token).update(score_lease_until=until)
 
     def end_lost_chain(self, chain: PlayedTrips, reason: str) -> None:
@@ -298,7 +301,7 @@ class DatabaseScores(ScoreStore):
         answered = []
         for row in waiting.select_related("answer", "chain__case"):
             planned = row.planned
-            # Chains that were played again have a newer secret than the rest of the run.
+            # Chains that were played again have a newer secret than the run's other chains.
             matching = (secret for secret in self.run.secrets if planned.seed(secret) == row.seed)
             answered.append(AnsweredAudit(row, planned, next(matching, self.run.secret)))
         return answered

@@ -1,5 +1,8 @@
 """Store a run in the database while it is played: claims, ledger and answers.
 
+A job claims a chain for itself under a lease, which lapses unless it is renewed. The ledger lists
+all calls to the model. Audits are extra calls that test the model for cheating.
+
 All threads of a job share one lock and one connection. They rarely wait for each other, because
 every method is one short transaction and most time is spent in editors. Each write checks the
 job's token, so that a job whose lease has lapsed can no longer write.
@@ -74,9 +77,9 @@ GPU_TURN_FACTOR = 15
 LONG_BLOCK_SECONDS = 60.0
 #: The shortest interval between two score jobs for new trips.
 SCORE_SECONDS = 2.0
-#: The ledger is recounted before every call once the budget allows at most this many rounds of
-#: parallel calls. Before that, one recount a second suffices: in a second, the jobs of a run begin
-#: fewer calls than that, unless edits take under 100 ms.
+#: If the budget allows at most this many more rounds of parallel calls, the ledger is recounted
+#: before every call. Otherwise one recount a second suffices: in a second, the jobs of a run begin
+#: fewer rounds, unless edits take under 100 ms.
 NEAR_ROUNDS = 10
 
 P = ParamSpec("P")
@@ -374,7 +377,7 @@ class DatabaseStore(RunStore):
             self._has_unscored_trips = True
 
     def _record_synthetic(self, chain: ClaimedChain, answered: AnsweredStep) -> None:
-        """Enter a synthetic answer into the ledger; it is free and needs no call."""
+        """Enter an answer that we computed without a call (synthetic) into the ledger."""
         step, answer = answered.step, answered.answer
         Call.objects.create(
             run=self.run,

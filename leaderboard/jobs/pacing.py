@@ -1,7 +1,7 @@
 """The pace of calls to an endpoint: one row in the database for all workers.
 
 Start times keep calls within the limit per minute. Rate limits and repeated failures block every
-worker's calls, longer each time; an answer resets the count.
+worker's calls, longer each time; an answer resets the count of failures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from evaluation.errors import EditorError, Fault
 from leaderboard.models import EditingModel, Pace
 
-#: Failures in a row from which any temporary fault blocks calls.
+#: After this many failures in a row, any temporary fault blocks calls.
 BREAKER = 5
 #: Faults of the endpoint as a whole, which may pass by themselves.
 TEMPORARY_FAULTS = frozenset(
@@ -30,7 +30,7 @@ AHEAD = 1.0
 class Pacer:
     """One job's view of its endpoint's pace.
 
-    Times in the row are the database's, so a worker with a wrong clock delays no other.
+    Times in the row are the database's: a worker with a wrong clock delays no other worker.
     """
 
     def __init__(self, editing_model: EditingModel) -> None:
@@ -53,9 +53,9 @@ class Pacer:
         self._blocked_until = time.monotonic() + left
 
     def note(self, error: EditorError | None) -> None:
-        """Record the end of a call, in the transaction that saves it.
+        """Record the end of a call, in the transaction that saves the call.
 
-        Errors of a single request do not change the pace.
+        Errors that concern only one request do not change the pace.
         """
         if error is None:
             if self.failures:

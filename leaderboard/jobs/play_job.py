@@ -33,7 +33,7 @@ from leaderboard.models.runs import RunState
 
 log = structlog.get_logger(__name__)
 
-#: A worker gives up an edit after this many attempts, however long they take.
+#: A worker gives up an edit after this many attempts, or after a day.
 LIMITS = Limits(attempts=5, seconds=86_400)
 #: Packages that affect the answers.
 PACKAGES = ("numpy", "pillow", "opencv-python-headless", "scipy", "httpx2", "diffusers", "torch")
@@ -73,7 +73,7 @@ def play(run_id: int) -> None:
 
 
 def _ready_editor(run: Run, store: DatabaseStore) -> Editor | None:
-    """Return the run's editor; pause the run and return None if it is not set up."""
+    """Return the run's editor; if the editor is not set up, pause the run and return None."""
     try:
         editor = control.editor_of(run, store.alarm)
         problem = "; ".join([*editor.missing(), *run.core_arm.unable(editor)])
@@ -85,11 +85,11 @@ def _ready_editor(run: Run, store: DatabaseStore) -> Editor | None:
     return editor
 
 
-# The versions and settings that the numbers of a run depend on.
+# Provenance: the versions and settings that the results of a run depend on.
 
 
 def record_provenance(run: Run, editor: Editor) -> None:
-    """Save the provenance of a new run; of a continued run, save only the changes."""
+    """Save the provenance of a new run, or what has changed since in a continued run."""
     now = provenance_of(run, editor)
     if not run.started_at:
         Run.objects.filter(pk=run.pk).update(started_at=Now(), provenance=now)

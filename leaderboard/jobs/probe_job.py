@@ -1,8 +1,8 @@
 """Test a submitted endpoint; each step is saved at once, for a live page.
 
-A slow endpoint must not delay other submissions. If the first test of another endpoint waits, a
-first test stops after some seconds and starts again later. Tests that overran before run one at a
-time, so that one of the two workers is always free for first tests.
+A slow endpoint must not delay other submissions. An endpoint's first test yields after some seconds
+if another endpoint waits for its first test; it starts again later. Endpoints whose test overran
+before are tested one at a time, so that one of the two workers is always free for first tests.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ YIELDED = Step(
 
 
 def probe(_submission_id: int) -> None:
-    """Test the next waiting endpoint with one small image; move its submission on.
+    """Test the next waiting endpoint with one small image; set its submission's new state.
 
     The submission may differ from the one that enqueued the job. Every test ends: any error is a
     result of the test, and attempts that kill the process are limited to MAX_ATTEMPTS.

@@ -31,7 +31,7 @@ DATABASE_UNAVAILABLE = (OperationalError, InterfaceError)
 PATIENCE_SECONDS = 60.0
 #: Time without storage after which the run pauses. Waiting may save an answer that was paid for.
 STORAGE_PATIENCE_SECONDS = 30.0
-#: Time after which a run that storage paused resumes by itself.
+#: Time after which a run that was paused because of storage resumes by itself.
 STORAGE_PAUSE_SECONDS = 300.0
 PR_SET_PDEATHSIG = 1
 
@@ -67,7 +67,7 @@ def die_with_parent(parent: int) -> None:
 
 @contextmanager
 def finalising(run: Run, token: UUID) -> Iterator[bool]:
-    """Claim the right to finalise the run for the block; yield False if another job has it."""
+    """Claim the run while its results are computed; yield False if another job has claimed it."""
     if not run.claim_finalising(token):
         yield False
         return
@@ -102,9 +102,9 @@ def renewing(renew: Callable[[], object]) -> Iterator[None]:
 
 
 def pause_for(run: Run, doing: str, error: Exception) -> None:
-    """Pause the run because of an error, so that it does not recur unnoticed.
+    """Pause the run because of an error, so that the error does not recur unnoticed.
 
-    Do not call it if the database is unavailable: the recovery sweep enqueues the job again.
+    Do not call this if the database is unavailable: the recovery sweep enqueues the job again.
     """
     if isinstance(error, Paused):
         control.pause(run, error.reason, str(error), error.seconds)

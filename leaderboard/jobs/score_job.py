@@ -1,4 +1,8 @@
-"""Score played trips, and finish the run when all are scored."""
+"""Score played trips, and finish the run when all are scored.
+
+Witnesses are automatic checks of whether an edit was made and undone. The judge is a
+vision-language model that answers questions on trips.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ from leaderboard.models.runs import ACTIVE_STATES, RunState
 
 log = structlog.get_logger(__name__)
 
-#: An idle job waits this long for more trips: another job would load the weights again.
+#: An idle job waits this long for more trips: a new job would have to load the weights again.
 LINGER_SECONDS = 120.0
 #: A turn of a score job is this many times as long as a turn of a play job.
 TURN_FACTOR = 5
@@ -55,7 +59,7 @@ JUDGE_SETTINGS = (
 def score(run_id: int, *, linger: bool = True) -> None:
     """Score the played trips of a run, and finalise it when all are scored.
 
-    With `linger`, it waits for more trips. A caller that plays the trips itself must not linger.
+    With `linger`, the job waits for more trips. A caller that plays the trips itself must not linger.
     """
     run = Run.objects.select_related("editing_model", "suite").filter(pk=run_id).first()
     if run is not None:
@@ -134,7 +138,7 @@ class ScoreJob:
             control.enqueue(run)
             return
         if run.chains.unscored().exists():
-            return  # another worker scores the rest
+            return  # another worker scores the other trips
         with resilience.finalising(run, self.token) as claimed:
             if not claimed:
                 return
@@ -181,8 +185,9 @@ class ScoreJob:
 
 
 def pinned_scorer(run: Run) -> Scorer:
-    """Return a scorer with this run's metrics, which the first call pins.
+    """Return a scorer with this run's metrics.
 
+    The first call pins the metrics: their versions are stored, and all trips are scored with them.
     Raises Paused if a pinned metric or witness cannot run here.
     """
     run.refresh_from_db(fields=["metrics", "provenance"])
@@ -210,15 +215,18 @@ def pinned_scorer(run: Run) -> Scorer:
         for what, length in (("version", 64), ("weights_sha256", 12)):
             if (current[what] or "") != pinned[what]:
                 raise _metrics_changed(
-                    f"This run was started with {name} {what} {pinned[what][:length]}; it is now "
-                    f"{(current[what] or 'none')[:length]}. Score the whole run again."
+                    f"The {what} of {name} was {pinned[what][:length]} when this run was first "
+                    f"scored and is {(current[what] or 'none')[:length]} now. Score the whole run "
+                    "again."
                 )
-    # All trips of a run are judged by the same witnesses.
+    # All trips of a run are checked by the same witnesses.
     witnesses = run.provenance.get("scoring", {}).get("witnesses", {})
     for name, pinned_version in witnesses.items():
         if provenance["witnesses"].get(name) != pinned_version:
             why = scorer.panel.not_run.get(name, "its version changed")
-            raise _metrics_changed(f"This run is judged by {name}, which cannot run now: {why}")
+            raise _metrics_changed(
+                f"Edits of this run are checked by {name}, which cannot run now: {why}"
+            )
     scorer.panel.restrict_to(witnesses)
     return scorer.only(_pinned_names(run))
 
@@ -228,7 +236,7 @@ def _metrics_changed(message: str) -> Paused:
 
 
 def _witnesses(run: Run) -> Sequence[str] | None:
-    """Return the witnesses of a new run; None for all, and for a continued run."""
+    """Return the names of the witnesses for a new run; None: all (a continued run loads all)."""
     if run.metrics:
         return None
     return settings.WITNESSES or (

@@ -76,7 +76,10 @@ def _decode(answer: tuple[int, StoredImage]) -> EncodedImage:
 
 
 class UploadedScores(ExternalScores):
-    """The scores of an uploaded chain; its calibrations are kept in memory only."""
+    """The scores of an uploaded chain. Its calibrations are kept in memory only.
+
+    Calibrations are a metric's distances from the source to copies with a known loss.
+    """
 
     def calibrate(
         self, chain: PlayedTrips, source: EncodedImage, subject: Subject, scorer: Scorer

@@ -103,12 +103,12 @@ class RunWorker(Worker):
     # Without Redis.
 
     def _set_ip_address(self, connection: Redis) -> None:
-        """Set a placeholder: RQ would query Redis for it, and nothing uses it."""
+        """Set a placeholder: RQ would ask Redis for the address, which nothing uses."""
         self.ip_address = "unknown"
 
     def work(self, *args: Any, **options: Any) -> bool:
         """Serve until a stop is requested; wait while Redis is unavailable."""
-        with suppress(StopRequested):  # RQ itself catches it only while it waits for a job
+        with suppress(StopRequested):  # RQ itself catches this only while waiting for a job
             while self._has_redis():
                 try:
                     super().work(*args, **options)
@@ -246,7 +246,7 @@ class RunWorker(Worker):
 def preload(queue_name: str) -> None:
     """Import the modules of jobs before the first fork, so that jobs start fast.
 
-    It only imports, because a CUDA context or running threads would not survive the fork. The
+    The function only imports, because a CUDA context or running threads would not survive the fork. The
     modules are exempt from garbage collection: scanning them in every fork would block all threads
     and copy the memory that forks share.
     """

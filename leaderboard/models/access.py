@@ -57,7 +57,9 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
 class ApiToken(models.Model):
     """A token by which a person or an organisation submits models over the API."""
 
-    holder = models.CharField(max_length=120, help_text="The person or organisation it is for.")
+    holder = models.CharField(
+        max_length=120, help_text="The person or organisation that uses the token."
+    )
     email = models.EmailField("contact e-mail")
     digest = models.CharField(max_length=64, unique=True, editable=False)
     start = models.CharField("starts with", max_length=SHOWN, editable=False)
@@ -99,8 +101,8 @@ class UseQuerySet(models.QuerySet["Use"]):
     def take(self, kind: str, subjects: Mapping[str, str], limit: int) -> str | None:
         """Count one use by each subject if all are below the limit, and return None.
 
-        Otherwise count nothing and return the name of a subject at its limit. `subjects` maps
-        names that people read to values.
+        Otherwise count nothing and return the name of a subject at its limit. A subject is what
+        a quota is for, such as an address; `subjects` maps its name in messages to its value.
         """
         with transaction.atomic():
             rows = []
@@ -155,15 +157,15 @@ def visible_images(user: Any) -> QuerySet[StoredImage]:
     """Return the images that this visitor may see.
 
     These are images of suites, of runs visible to the visitor, and of chains uploaded in the last
-    day. Only the page of an uploaded chain shows the hashes of its images. Checking one image takes
-    a few index lookups.
+    day. An uploaded chain stays private nonetheless: an image's address contains its hash, which
+    only the chain's own page shows. Checking one image takes a few index lookups.
     """
     if user.is_staff:
         return StoredImage.objects.all()
     this = OuterRef("pk")
     runs = Run.objects.visible_to(user)
     trips = Trip.objects.filter(chain__run__in=runs)
-    # The choice of audits is secret until the run has ended.
+    # Audits are extra requests that test for cheating: secret until the run has finished.
     audits = Audit.objects.filter(chain__run__in=runs.filter(state=RunState.FINISHED))
     return StoredImage.objects.filter(
         Q(Exists(SuiteImage.objects.filter(stored=this, suite__sealed=False)))

@@ -1,4 +1,11 @@
-"""Chains and their trips: scores, the ledger of calls, audits, a judge's answers."""
+"""Chains and their trips: scores, the ledger of calls, audits, a judge's answers.
+
+A trip edits an image and undoes the edit; a chain is a series of trips that starts from a source
+image. The ledger lists every call to the model. Audits are extra calls that test the model for
+cheating. The judge is a vision-language model that answers questions on trips.
+
+A worker leases the chains that it plays or scores: its claim lapses unless it is renewed in time.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +31,7 @@ from leaderboard.models.images import StoredImage
 from leaderboard.models.runs import ChainState, Outcome, Run, after
 from leaderboard.models.suites import Case
 
-#: The number of latest judge answers from which cost and time are estimated.
+#: Cost and time of judging are estimated from this many of the latest answers.
 LATEST_ANSWERS = 1_000
 
 
@@ -37,8 +44,9 @@ class ChainQuerySet(models.QuerySet["Chain"]):
     def ready(self) -> ChainQuerySet:
         """Return chains that may be played now.
 
-        Excludes chains that wait for scores. Also excludes chains whose source image another
-        chain's cold audit must send first.
+        Excludes chains that must be scored before they continue. Also excludes chains whose source
+        image is still to be sent by another chain's cold audit, a test with an image that the model
+        has not seen.
         """
         scored = Q(trips_played__lte=F("trips_scored") + F("run__stop_after"))
         cold = Audit.objects.filter(
@@ -224,16 +232,16 @@ class Chain(models.Model):
 
     @property
     def headline(self) -> str:
-        """The headline metric, or else the first metric that was run; empty if none was."""
+        """The headline metric (overall), or else the first metric that was run; "" if none was."""
         return next(iter(self.scored_by), "")
 
     def numbers(self, metric: str) -> dict[str, Any]:
-        """All stored numbers of this metric; empty if it was not run."""
+        """Return the chain's stored results by this metric; empty if the metric was not run."""
         numbers: dict[str, Any] = self.results.get(metric) or {}
         return numbers
 
     def distances(self) -> dict[str, dict[int, float]]:
-        """Return distances to the source by metric, then by trip, for the run's metrics."""
+        """Return the distance to the source, by metric and trip, in the run's metric versions."""
         scores = Score.objects.filter(trip__chain=self).select_related("metric", "trip")
         by_metric: dict[str, dict[int, float]] = defaultdict(dict)
         for score in scores:
@@ -244,11 +252,11 @@ class Chain(models.Model):
         return by_metric
 
     def retention(self, metric: str) -> list[float]:
-        """Retention by this metric after each trip; empty if it was not run."""
+        """Retention (share kept) after each trip; empty if the metric was not run."""
         return self.numbers(metric).get("retention") or []
 
     def retention_after(self, metric: str, trip: int) -> float | None:
-        """Retention by this metric after one trip; None if it was not scored."""
+        """Retention by this metric after one trip; None if the trip was not scored."""
         retention = self.retention(metric)
         return retention[trip - 1] if trip <= len(retention) else None
 
@@ -267,7 +275,7 @@ class Chain(models.Model):
 
 class TripQuerySet(models.QuerySet["Trip"]):
     def answers(self, chains: Collection[int]) -> dict[int, list[StoredImage]]:
-        """Return all answered images of these chains, by chain and in order."""
+        """Return all images with which the model answered, in order, for each chain."""
         by_chain: dict[int, list[StoredImage]] = defaultdict(list)
         inner: dict[tuple[int, int], list[StoredImage | None]] = defaultdict(list)
         steps = TripStep.objects.filter(chain__in=chains).select_related("image")
@@ -300,7 +308,7 @@ class Trip(models.Model):
     change_seen = models.BooleanField(null=True)
     change_measure = models.JSONField(default=dict)
     step = models.FloatField(
-        null=True, help_text="RMSE between this restored image and the one before."
+        null=True, help_text="RMSE between this restored image and the previous restored image."
     )
     from_source = models.FloatField(
         null=True, help_text="RMSE between this restored image and the source."
@@ -315,7 +323,8 @@ class Trip(models.Model):
     )
     undo = models.FloatField(null=True, help_text="Retention within the region of the edit.")
     evidence = models.JSONField(
-        default=list, help_text="The verdict of each witness: was the edit made, was it undone."
+        default=list,
+        help_text="What each witness (an automatic check) says: was the edit made, was it undone.",
     )
     steps = models.JSONField(
         default=list, help_text="Measures of each step's image; empty for a trip of two steps."
@@ -355,7 +364,10 @@ class Trip(models.Model):
 
 class TripStepQuerySet(models.QuerySet["TripStep"]):
     def under_way(self, played: Mapping[int, int]) -> dict[int, list[StoredImage]]:
-        """Return the answers of unfinished trips; `played` counts the finished trips of each chain."""
+        """Return the answers to inner steps of each chain's unfinished trip.
+
+        `played` maps a chain to the number of its finished trips.
+        """
         by_chain: dict[int, list[StoredImage]] = defaultdict(list)
         for step in self.filter(chain__in=played).select_related("image").order_by("place"):
             if step.number == played[step.chain_id] + 1 and step.image:
@@ -408,7 +420,7 @@ class Call(models.Model):
     """
 
     CALLING, ANSWERED, REFUSED, LOST = "calling", "answered", "refused", "lost"
-    #: A synthetic operator made the image; no call was made.
+    #: The image was computed by a known operator (a synthetic step): no call was made.
     SYNTHETIC = "ours"
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="ledger")
@@ -417,7 +429,7 @@ class Call(models.Model):
     direction = models.CharField(max_length=8)
     attempt = models.PositiveSmallIntegerField(default=1)
     outcome = models.CharField(
-        max_length=16, help_text="calling, answered, refused, lost, or a fault."
+        max_length=16, help_text="calling, answered, refused, lost, ours (no call), or a fault."
     )
     message = models.CharField(max_length=500, blank=True)
     seconds = models.FloatField(default=0)
@@ -434,9 +446,11 @@ class Call(models.Model):
 
 
 class Audit(models.Model):
-    """One audit: planned when its run starts, sent while its chain is played."""
+    """One audit: planned when the run starts, sent to the model while the chain is played."""
 
     class Kind(models.TextChoices):
+        """The request: an unseen image, a painted mark to be kept, or a harmless alteration."""
+
         COLD = "cold", "Cold"
         MARK = "mark", "Mark"
         FRAGILITY = "fragility", "Fragility"
@@ -458,7 +472,9 @@ class Audit(models.Model):
     answer = models.ForeignKey(StoredImage, models.PROTECT, null=True, related_name="+")
     seed = models.PositiveIntegerField(null=True)
     seconds = models.FloatField(null=True)
-    finding = models.JSONField(default=dict, help_text="Share of the mark kept, and the loss.")
+    finding = models.JSONField(
+        default=dict, help_text="The share of the painted mark that was kept, and the loss."
+    )
 
     class Meta:
         ordering = ("chain__case__position", "number")

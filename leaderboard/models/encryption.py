@@ -1,4 +1,4 @@
-"""Secrets at rest: a text field that is encrypted, or not stored at all."""
+"""Secrets at rest: a text field that is stored encrypted; without a key, nothing is stored."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Secret:
 
 
 class EncryptedTextField(models.TextField):
-    """A field with a `Secret`; assign plain text to replace it. Not serialised."""
+    """A field that reads as a `Secret`; assign plain text to replace it. Dumps leave it empty."""
 
     # For the type checker: the types of assignment and of access.
     _pyi_private_set_type: str | Secret  # type: ignore[assignment]

@@ -78,8 +78,9 @@ class EditingModel(models.Model):
         null=True,
         blank=True,
         validators=[validate_slugs],
-        help_text="For reference editors: suites on which it is started with the other ones, "
-        'such as ["lite", "standard"]. Empty: all suites; []: none, start it by name.',
+        help_text="For a reference editor: the suites on which it is started together with the "
+        'other reference editors, such as ["lite", "standard"]. Empty: all suites; []: none '
+        "(start it by name).",
     )
     canary = models.BooleanField(
         default=False,
@@ -145,7 +146,7 @@ class EditingModel(models.Model):
         return self._estimate_run(suite.edits, suite.chains, audits, 0)
 
     def _estimate_run(self, edits: int, chains: int, audits: int, stop_after: int) -> Estimate:
-        """Add audits and early stopping, except for reference editors."""
+        """Estimate with audits (extra calls) and early stops, which reference editors lack."""
         if self.is_reference:
             return self.estimate(edits, chains)
         return self.estimate(edits + audits, chains, stop_after)
@@ -160,7 +161,7 @@ class EditingModel(models.Model):
 
     @property
     def peers(self) -> list[int]:
-        """The keys of all models with this model's endpoint; the first has the pace row.
+        """The primary keys of all models with this model's endpoint; the first owns the `Pace`.
 
         An endpoint that was submitted twice thus has one pace and one limit of calls in flight.
         """
@@ -265,7 +266,7 @@ class Submission(models.Model):
     suite = models.ForeignKey(Suite, models.PROTECT, related_name="submissions")
     probe = models.JSONField(default=dict, blank=True, editable=False)
     probed_at = models.DateTimeField(null=True, editable=False)
-    # Counted when a test begins: a test that kills its process cannot report itself.
+    # Counted when a test begins: a test that kills its process could not be counted later.
     probe_attempts = models.PositiveSmallIntegerField(default=0, editable=False)
     probe_lease_until = models.DateTimeField(null=True, editable=False)
     # Number of tests that timed out or made way for others. Each makes the next test shorter

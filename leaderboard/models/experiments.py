@@ -1,4 +1,4 @@
-"""Experiments: a suite played in several ways, and the results."""
+"""Experiments: a suite played in several ways, called arms, and the results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Experiment(models.Model):
         return reverse("experiment", args=[self.slug])
 
     def clean(self) -> None:
-        # The experiment's page would reveal its images and wordings.
+        # The experiment's page would reveal the suite's secret images and wordings.
         if self.suite_id and self.suite.sealed:
             raise ValidationError({"suite": "A sealed suite cannot be used in an experiment."})
 
@@ -74,7 +74,8 @@ class ExperimentArm(models.Model):
         SHORT = "short", "Short"
         LONG = "long", "Long"
         COLLOQUIAL = "colloquial", "Colloquial"
-        # The twelve prompts of a study of Nano Banana 2, which restoration pairs have as variants.
+        # Twelve prompts of a study of Nano Banana 2: pairs that restore an image have them as
+        # variants. Fidelity: the prompt also asks to keep everything else.
         S1 = "s1", "S1: restore, short"
         S2 = "s2", "S2: restore, short"
         S3 = "s3", "S3: restore, short"
@@ -152,7 +153,7 @@ class ExperimentArm(models.Model):
     def core(self) -> core.Arm:
         """The arm as the harness represents it, without prompts: `resolved` fills them in.
 
-        Raises ArmError if it is invalid.
+        Raises ArmError if the arm is invalid.
         """
         settings = {name: getattr(self, name) for name in self.SETTINGS}
         size = {"size": self.size} if self.size else {}

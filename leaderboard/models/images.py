@@ -19,7 +19,7 @@ from evaluation.images import EXTENSIONS, EncodedImage, encode_webp, thumbnail
 
 #: An alias, because `StoredImage` has a field called `bytes`.
 Data: TypeAlias = bytes
-#: Largest image that a web process decodes itself if no worker has copied it yet.
+#: A web process decodes an image of up to this size itself if no worker has made a copy yet.
 MAX_WEB_PIXELS = 4_500_000
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class StoredImageManager(models.Manager["StoredImage"]):
         return row
 
     def write_bytes(self, image: EncodedImage) -> StoredImage:
-        """Store the bytes and return the new row, without the database: safe in threads."""
+        """Store the bytes and return an unsaved row; safe in threads, as no database is used."""
         row = StoredImage(
             sha256=image.sha256,
             mime=image.mime,
@@ -144,7 +144,7 @@ class StoredImage(models.Model):
 
     @property
     def may_be_decoded_here(self) -> bool:
-        """Return True if a web process may decode it: small, not an anonymous upload."""
+        """Return True if a web process may decode this image: small, no anonymous upload."""
         return self.width * self.height <= MAX_WEB_PIXELS and not self.uploads.exists()
 
 

@@ -1,4 +1,8 @@
-"""Runs of an editing model on a suite; the states of runs and chains."""
+"""Runs of an editing model on a suite; the states of runs and chains.
+
+Audits are extra calls that test a model for cheating. Finalising, the last step of a run, computes
+the results. Only one worker does this, under a lease: a claim that lapses unless it is renewed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ class RunState(models.TextChoices):
     CANCELLED = "cancelled", "Cancelled"
 
 
-#: The allowed moves of a run. Finished runs move only to be scored again.
+#: The allowed moves between states. A finished run moves only to be played or scored again.
 RUN_MOVES: dict[str, frozenset[str]] = {
     RunState.QUEUED: frozenset(
         {RunState.PLAYING, RunState.PAUSED, RunState.CANCELLED, RunState.FAILED}
@@ -125,7 +129,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(token=token).update(token=None, lease_until=None)
 
     def counted(self) -> RunQuerySet:
-        """Return runs whose numbers are public, including those on sealed suites."""
+        """Return runs whose numbers are public, also on sealed suites (secret images)."""
         return self.filter(published=True, editing_model__status=EditingModel.Status.PUBLISHED)
 
     def public(self) -> RunQuerySet:
@@ -171,7 +175,7 @@ class RunManager(models.Manager.from_queryset(RunQuerySet)):  # type: ignore[mis
 
 
 class Run(models.Model):
-    """One editing model on one suite; its counters and its review are separate rows."""
+    """One editing model on one suite. The run's counters and its review are separate rows."""
 
     class Source(models.TextChoices):
         OURS = "ours", "Played here"
@@ -187,7 +191,9 @@ class Run(models.Model):
         max_length=40, blank=True, help_text="Code of the reason for a pause."
     )
     reason_text = models.CharField(max_length=500, blank=True)
-    resume_at = models.DateTimeField(null=True, blank=True, help_text="When it resumes by itself.")
+    resume_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the run resumes by itself."
+    )
     secret = models.CharField(
         max_length=64,
         default=new_secret,
@@ -210,7 +216,8 @@ class Run(models.Model):
     stop_after = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(MAX_STOP_AFTER)],
-        help_text="Trips still played after a chain's result is known; 0: chains never stop early.",
+        help_text="Chains stop this many trips after their result is known. 0: they never stop "
+        "early.",
     )
     metrics = models.JSONField(
         default=dict,
@@ -218,6 +225,7 @@ class Run(models.Model):
         editable=False,
         help_text="Pinned when scoring starts: name → {version, weights_sha256} or {missing}.",
     )
+    # The versions and settings that the results depend on.
     provenance = models.JSONField(default=dict, blank=True, editable=False)
     source = models.CharField(max_length=12, choices=Source, default=Source.OURS)
     verified = models.BooleanField(
@@ -236,7 +244,8 @@ class Run(models.Model):
     orders = models.JSONField(
         default=list,
         editable=False,
-        help_text="Differences between images of pairs with the same edits in another order.",
+        help_text="Differences between the images of edit pairs that make the same edits in "
+        "different orders.",
     )
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -247,7 +256,7 @@ class Run(models.Model):
 
     #: End of the model's first run on this suite; set by the board.
     added_at: datetime | None = None
-    #: The endpoint's contract, and the longest side of most edited images; set by the board.
+    #: The endpoint's API format, and the most common longest side of its images; set by the board.
     contract: str | None = None
     returned: int | None = None
 
@@ -369,8 +378,8 @@ class Run(models.Model):
 class RunProgress(models.Model):
     """The progress of a run, its budget and spending.
 
-    The counters are derived from its ledger once a second (jobs/control.py), so that pages can
-    poll them cheaply.
+    The counters are derived once a second from the ledger, the list of the run's calls
+    (jobs/control.py), so that pages can poll them cheaply.
     """
 
     run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="progress")
@@ -443,16 +452,18 @@ class RunReview(models.Model):
     )
     decision = models.CharField(max_length=500, blank=True, help_text="The admin's reason; public.")
     marks_kept = models.FloatField(
-        null=True, editable=False, help_text="Median share of painted marks that the model kept."
+        null=True,
+        editable=False,
+        help_text="Median share of an audit's painted mark that was kept.",
     )
     loss_under_audit = models.FloatField(
-        null=True, editable=False, help_text="Median loss after a harmless alteration."
+        null=True, editable=False, help_text="Median loss after an audit's harmless alteration."
     )
     cold_gap = models.FloatField(
         null=True,
         editable=False,
-        help_text="Median extra loss of one edit of an unseen image, against three trips of a "
-        "chain.",
+        help_text="How much more one edit of an unseen image loses than three trips of its chain: "
+        "the median difference.",
     )
     changed_elsewhere = models.FloatField(
         null=True, editable=False, help_text="Median share changed outside the edited region."

@@ -1,4 +1,4 @@
-"""Numbers of the board, computed when a run ends."""
+"""Figures of the board, computed when a run ends. A standing is a run's result by a metric."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CalibrationManager(models.Manager["Calibration"]):
 
 
 class Calibration(models.Model):
-    """A metric's distances from an image to its blank card and to its JPEGs."""
+    """A metric's distances from an image to its mean colour and to its JPEG copies."""
 
     pixels_sha256 = models.CharField(max_length=64)
     metric = models.ForeignKey(MetricVersion, models.CASCADE, related_name="calibrations")
@@ -82,12 +82,12 @@ class CurrentMethod(models.Manager["Standing"]):
 
 #: The fields of a rank on the board, which ranking writes.
 RANK_FIELDS = ("rank", "rank_low", "rank_high", "tier", "p_first")
-#: The same fields, ranked among "run here" runs only.
+#: The same fields for the rank among the runs that this site played ("run here").
 RANK_FIELDS_HERE = tuple(f"{name}_here" for name in RANK_FIELDS)
 
 
 class Standing(models.Model):
-    """One run by one metric at one threshold in one scope, with intervals and rank.
+    """A run's result by one metric at one threshold in one scope, with intervals and rank.
 
     A half-life of None is longer than the suite's trips ("> N"). So is a bound of None, if
     `has_interval` is True; scopes with too few images or pairs have no interval.
@@ -112,7 +112,7 @@ class Standing(models.Model):
     usable_by_trip = models.JSONField(default=list, help_text="Usable trips until trip n = 0..N.")
     survival = models.JSONField(default=list, help_text="Share of cases still usable at n = 0..N.")
     incidence = models.JSONField(
-        default=dict, help_text="By cause: share of cases that it has ended by n = 0..N."
+        default=dict, help_text="For each cause: the share of cases that it ended until n = 0..N."
     )
     rank = models.PositiveSmallIntegerField(null=True)
     rank_low = models.PositiveSmallIntegerField(null=True)
@@ -151,7 +151,7 @@ class Standing(models.Model):
         return f"{self.run} by {self.metric} at {self.threshold:g}, {self.scope}"
 
     def use_place_here(self) -> None:
-        """Use the rank among "run here" runs; does not save."""
+        """Replace the rank by the rank among "run here" runs; does not save."""
         for name, name_here in zip(RANK_FIELDS, RANK_FIELDS_HERE, strict=True):
             setattr(self, name, getattr(self, name_here))
 
@@ -159,8 +159,8 @@ class Standing(models.Model):
 class CaseValues(models.Model):
     """Usable trips of each case of a run, from which runs are ranked and compared.
 
-    In the order of `Suite.core.cases`, as float64; NaN if the metric does not apply to the case.
-    The values have a table of their own, so that pages do not read them with the standings.
+    The values are float64, in the order of `Suite.core.cases`; NaN if the metric does not apply to
+    the case. They have a table of their own, so that pages do not read them with the standings.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="case_values")
@@ -183,7 +183,8 @@ class NoReferenceResult(models.Model):
     run = models.OneToOneField(Run, models.CASCADE, related_name="no_reference")
     numbers = models.JSONField(
         default=dict,
-        help_text="By metric: how often it rates restored images below the source, and its curve.",
+        help_text="For each metric: how often it rates restored images below the source, and its "
+        "curve.",
     )
     computed_at = models.DateTimeField(auto_now=True)
 
@@ -199,13 +200,13 @@ class NoReferenceResult(models.Model):
 
     @property
     def lost(self) -> float:
-        """1 - retention at the last trip, the largest over the metrics."""
+        """The mean loss (1 - retention) after the last trip: the largest over the metrics."""
         ends = (numbers["lost"][-1] for numbers in self.numbers.values())
         return max((end for end in ends if end is not None), default=0.0)
 
 
 class PublishedFigure(models.Model):
-    """A number from a publication, for context lines in charts."""
+    """A figure from a publication, for context lines in charts."""
 
     model_name = models.CharField(max_length=120)
     metric = models.CharField(max_length=20)
@@ -241,8 +242,8 @@ class SuiteReport(models.Model):
     )
     robustness = models.JSONField(
         default=dict,
-        help_text="Kendall's tau between the board's order and those by other metrics, thresholds "
-        "and cases; and of a retest.",
+        help_text="Kendall's tau between the board's order and the orders by other metrics, "
+        "thresholds and cases, and in a retest.",
     )
     method_version = models.CharField(max_length=20)
     computed_at = models.DateTimeField()
@@ -258,7 +259,7 @@ class BoardRecordQuerySet(models.QuerySet["BoardRecord"]):
 
 
 class BoardRecord(models.Model):
-    """A run's standing by the headline metric from `at` on; added on each change.
+    """A run's standing by the headline metric (overall) from `at` on; added on each change.
 
     Rows are never changed or deleted, so that the board of any day can be shown again.
     """

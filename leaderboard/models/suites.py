@@ -25,7 +25,8 @@ from evaluation.content.placement import PLACES
 from evaluation.content.shapes import BACKWARD, FORWARD, Step
 from leaderboard.models.images import StoredImage
 
-#: Audit counts by suite content: estimates are frequent, and counting reads a long definition.
+#: The number of audits (extra calls that test for cheating) of a suite, by its content hash.
+#: Cached, because estimates are frequent and counting reads a long definition.
 _AUDIT_COUNTS: LruCache[int] = LruCache(32)
 
 
@@ -78,7 +79,7 @@ class SourceImage(models.Model):
     subkind = models.CharField(max_length=40, blank=True, help_text="Free text: portrait, cat …")
     made = models.CharField(max_length=16, choices=Made, default=Made.REAL)
     origin = models.CharField(
-        max_length=300, blank=True, help_text="Package or file it was loaded from."
+        max_length=300, blank=True, help_text="Package or file that the image was loaded from."
     )
     author = models.CharField(max_length=200, blank=True)
     licence = models.CharField(max_length=80)
@@ -99,7 +100,7 @@ class SourceImage(models.Model):
     annotations = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Positions of its face, free floor, wall, sky, surfaces and text.",
+        help_text="Positions of the image's face, free floor, wall, sky, surfaces and text.",
     )
     perceptual_hash = models.CharField(max_length=64, blank=True, editable=False, db_index=True)
     status = models.CharField(
@@ -175,13 +176,15 @@ class EditPair(models.Model):
     witness = models.CharField(
         max_length=80,
         blank=True,
-        help_text="The witness and its target, such as detector:chair.",
+        help_text="The witness (an automatic check of the edit) and its target, such as "
+        "detector:chair.",
     )
     shape = models.CharField(
         max_length=100,
         blank=True,
-        help_text="For trips of more than two steps, such as A B b a: a small letter undoes its "
-        "capital, = marks that the image should equal the source. Empty: forward, then backward.",
+        help_text="For trips of more than two steps, such as A B b a. A small letter undoes the "
+        "edit of its capital; = marks where the image should equal the source. Empty: forward, "
+        "then backward.",
     )
     steps = models.JSONField(
         default=list,
@@ -195,13 +198,13 @@ class EditPair(models.Model):
         help_text="The pair with the same edits in another order, for comparison.",
     )
     source_text = models.CharField(
-        max_length=200, blank=True, help_text="CLIP text before the edit."
+        max_length=200, blank=True, help_text="What CLIP should see before the edit."
     )
     target_text = models.CharField(
-        max_length=200, blank=True, help_text="CLIP text after the edit."
+        max_length=200, blank=True, help_text="What CLIP should see after the edit."
     )
     kinds = models.JSONField(
-        default=list, blank=True, help_text='Image kinds it fits, such as ["face"]; empty: all.'
+        default=list, blank=True, help_text='Kinds of images, such as ["face"]; empty: all kinds.'
     )
     absent = models.JSONField(
         default=list, blank=True, help_text='Objects an image must not contain: ["chair", "sofa"].'
@@ -264,7 +267,7 @@ SELF_TEST = "smoke"
 
 class SuiteQuerySet(models.QuerySet["Suite"]):
     def frozen(self) -> SuiteQuerySet:
-        """Return frozen suites that may be shown; `sealed` returns the others."""
+        """Return frozen suites whose images may be shown; `sealed` returns the others."""
         return self.filter(status=Suite.Status.FROZEN, sealed=False)
 
     def sealed(self) -> SuiteQuerySet:
@@ -302,7 +305,7 @@ class Suite(models.Model):
     size = models.PositiveSmallIntegerField(
         default=512,
         validators=[MinValueValidator(64), MaxValueValidator(2048)],
-        help_text="A prepared image of any aspect has about size × size pixels.",
+        help_text="A prepared image of any aspect ratio has about size² pixels in all.",
     )
     repeats = models.PositiveSmallIntegerField(
         default=1, validators=[MinValueValidator(1), MaxValueValidator(20)]
@@ -316,9 +319,8 @@ class Suite(models.Model):
     stop_after = models.PositiveSmallIntegerField(
         default=0,
         validators=[MaxValueValidator(MAX_STOP_AFTER)],
-        help_text="Default for new runs: trips still played after a chain's result is known. 0: "
-        "chains "
-        "never stop early. Stopping saves edits and changes no rank.",
+        help_text="Default for new runs: chains stop this many trips after their result is known. "
+        "0: they never stop early. Stopping saves edits and changes no rank.",
     )
     published_elsewhere = models.BooleanField(
         default=False,
@@ -474,7 +476,7 @@ class Case(models.Model):
     repeats = models.PositiveSmallIntegerField(default=1)
     edits = models.PositiveSmallIntegerField(default=0, help_text="Number of edits of one chain.")
     steps = models.JSONField(
-        default=list, help_text="Trips of more than two steps, each step [name, letter, prompt]."
+        default=list, help_text="If trips have more than two steps: a list of steps for each trip."
     )
 
     class Meta:

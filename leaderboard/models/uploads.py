@@ -17,7 +17,8 @@ from leaderboard.models.runs import Run, after
 
 #: Uploaded chains are deleted after this time.
 KEPT_FOR = timedelta(days=1)
-#: Small, because uploads are anonymous and scoring an image of this size takes 0.95 GB.
+#: The maximum size of an uploaded image. It is small, because uploads are anonymous and scoring
+#: an image of this size takes 0.95 GB.
 MAX_IMAGE_PIXELS = 1_600_000
 
 
@@ -73,7 +74,7 @@ class UploadedImage(models.Model):
         return f"{'Y' if self.forward else 'X'}{self.number}"
 
 
-#: A worker that checks a contributed run renews its lease at least this often.
+#: A worker's lease (its claim to check a contributed run) lapses after this time unless renewed.
 CHECK_LEASE_SECONDS = 600.0
 #: Refused and withdrawn runs are deleted after this time.
 SHOWN_FOR = timedelta(days=30)

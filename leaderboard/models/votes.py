@@ -30,8 +30,8 @@ def votable_runs() -> models.QuerySet[Run]:
 
 def votable_trips() -> models.QuerySet[Trip]:
     """Return trips whose images can be shown: scored, stored, small enough to redraw."""
-    sides = F("restored__width") * F("restored__height")
-    return Trip.objects.annotate(pixels=sides).filter(
+    pixels = F("restored__width") * F("restored__height")
+    return Trip.objects.annotate(pixels=pixels).filter(
         chain__run__in=votable_runs(),
         chain__case__image__stored__isnull=False,
         scored_at__isnull=False,
@@ -54,7 +54,10 @@ class QuestionQuerySet(models.QuerySet["Question"]):
 
 
 class Question(models.Model):
-    """A question for voters. Each vote shows its images in a random order."""
+    """A question for voters. Each vote shows its images in a random order.
+
+    A gold question has a known answer, which tests the voter.
+    """
 
     class Gold(models.TextChoices):
         NONE = "", "No"
@@ -97,7 +100,7 @@ class Question(models.Model):
         return f"{self.kind} {self.pk}"
 
 
-#: A ticket expires after this time.
+#: A ticket (a question given to one voter) expires after this time.
 TICKET_LIFE = timedelta(hours=2)
 
 
@@ -238,14 +241,14 @@ class PeopleStanding(models.Model):
 
 
 class PeopleReport(models.Model):
-    """Agreement of metrics, witnesses and judges with people: one row for the site."""
+    """Agreement of metrics, automatic checks and judges with people: one row for the site."""
 
     numbers = models.JSONField(default=dict)
     votes = models.PositiveIntegerField(
         default=0, help_text="Number of answered questions when computed."
     )
     pool_stamp = models.CharField(
-        max_length=64, blank=True, help_text="Number of possible questions."
+        max_length=64, blank=True, help_text="Hash of the runs that questions were chosen from."
     )
     computed_at = models.DateTimeField()
 

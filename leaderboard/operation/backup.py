@@ -72,7 +72,7 @@ def backup(out: Path, images: Path | None = None) -> ImageCounts:
         "images": counted.images,
         "sha256": _hash(database),
     }
-    # Written last: a backup without it is unfinished.
+    # Written last: a backup without this file is unfinished.
     (out / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return counted
 
@@ -147,8 +147,8 @@ def _check_migrations(applied: list[list[str]], version: str) -> None:
     ]
     if missing:
         raise BackupError(
-            f"the backup was made by version {version}, which is newer than this site's "
-            f"({__version__}): it has {missing[0]}. Install version {version}, then restore"
+            f"the backup was made by version {version} and contains the migration {missing[0]}, "
+            f"which this site's version {__version__} lacks. Install version {version}, then restore"
         )
 
 
@@ -217,7 +217,7 @@ def _load(file: Path) -> None:
 
 
 def _run(tool: str, *arguments: str) -> None:
-    """Run a PostgreSQL tool on the site's database; the environment has the password."""
+    """Run a PostgreSQL tool on the site's database, with the password in its environment."""
     settings = connection.settings_dict
     options = settings.get("OPTIONS", {})
     named = {
@@ -238,7 +238,7 @@ def _run(tool: str, *arguments: str) -> None:
 
 
 def _tool(name: str) -> str:
-    """Return the path of a PostgreSQL tool at least as new as the server; older ones fail."""
+    """Return the path of a PostgreSQL tool as new as the server or newer; older tools fail."""
     server = int(getattr(connection, "pg_version", 0)) // 10_000
     for path in _tool_paths(name):
         version = subprocess.run([path, "--version"], check=False, capture_output=True, text=True)  # noqa: S603

@@ -52,7 +52,7 @@ class SiteCollector(Collector):
             "calls": ("Calls made, answered or not.", "calls"),
             "edits": ("Edits that were answered.", "edits_done"),
             "edits_saved": ("Edits saved because the result was known.", "edits_saved"),
-            "spent_usd": ("Spent on calls, in USD.", "spent_usd"),
+            "spent_usd": ("USD spent on calls.", "spent_usd"),
             "trips_scored": ("Trips scored.", "trips_scored"),
         }
         sums = {name: Sum(f"progress__{field}") for name, (_, field) in counters.items()}
@@ -100,7 +100,9 @@ class SiteCollector(Collector):
         lag_age = _gauge("scoring_lag_seconds", "Age of the oldest trip that is not scored.")
         lag_age.add_metric([], (now - oldest).total_seconds() if oldest else 0.0)
         yield lag_age
-        audits = _gauge("audits", "Audits of runs under way, by outcome.", "outcome")
+        audits = _gauge(
+            "audits", "Audits (extra test calls) of runs under way, by outcome.", "outcome"
+        )
         rows = Audit.objects.filter(chain__run__state__in=ACTIVE_STATES)
         for outcome, count in _grouped(rows, "outcome", Count("pk")):
             audits.add_metric([outcome or "planned"], count)

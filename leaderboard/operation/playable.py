@@ -21,7 +21,7 @@ from leaderboard.models.runs import ENDED_STATES, RunState
 SUITE = "lite"
 #: Device files of NVIDIA's and AMD's drivers.
 GPUS = ("/dev/nvidiactl", "/dev/kfd")
-#: A missing requirement of an editor starts with this if it can be downloaded.
+#: The text of a missing requirement contains this if the requirement can be downloaded.
 WEIGHTS = "get the weights"
 
 
@@ -54,7 +54,7 @@ def ready(models: Iterable[EditingModel] | None = None) -> list[EditingModel]:
 def advice() -> list[str]:
     """Return the lines about playable models that `make up` prints with the address.
 
-    They estimate from the shipped suite, which is loaded into the database later.
+    The estimates use the shipped suite, because the database may not contain it yet.
     """
     models, suite = ready(), catalog.suite(SUITE)
     estimates = [(model, model.estimate_run(suite)) for model in models]

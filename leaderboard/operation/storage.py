@@ -67,7 +67,7 @@ def lost() -> Iterator[StoredImage]:
 
 
 def orphans() -> Iterator[str]:
-    """Yield files of images without a row."""
+    """Yield image files that have no row in the database."""
     names = _files()
     while batch := list(islice(names, 500)):
         hashes = {name: name.rsplit("/", 1)[-1].partition(".")[0] for name in batch}
@@ -77,7 +77,7 @@ def orphans() -> Iterator[str]:
 
 
 def unclaimed_bundles() -> Iterator[str]:
-    """Yield files of contributed runs that no longer wait for a check."""
+    """Yield bundle files whose contributed run no longer waits for a check."""
     waiting = {contribution.file_name for contribution in ContributedRun.objects.waiting()}
     yield from (
         n for file in _list_folder("contributed")[1] if (n := f"contributed/{file}") not in waiting

@@ -1,4 +1,4 @@
-"""Standings of the site's runs, and reports on a suite's whole board."""
+"""Standings (a run's results by a metric), and reports on a suite's whole board."""
 
 from leaderboard.standings.experiments import refresh_experiments
 from leaderboard.standings.stored import (

@@ -43,11 +43,11 @@ class Change:
             return f"We cannot compare answers {between}: {self.detail}."
         if self.changed:
             return f"Answers changed {between}: {self.detail}."
-        return f"Answers did not change {between}: {self.detail}."
+        return f"No change was detected {between}: {self.detail}."
 
 
 def last_change(model: EditingModel) -> Change | None:
-    """Compare the model's last two runs on the small suite; None if it has fewer.
+    """Compare the model's last two runs on the small suite; None if there are fewer.
 
     Runs of two versions of the suite are not compared.
     """

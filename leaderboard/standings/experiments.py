@@ -1,4 +1,7 @@
-"""Results of experiments: computed when a run ends, and stored for the pages."""
+"""Results of experiments: computed when a run ends, and stored for the pages.
+
+An experiment plays a suite in several ways, called arms; the first arm is the baseline.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ def refresh_experiments(run: Run) -> None:
 
 @transaction.atomic
 def refresh(experiment: Experiment, model: EditingModel) -> None:
-    """Save the experiment's results for this model once every arm has been played."""
-    # If two arms end at once, the second waits here until the first is stored.
+    """Save the experiment's results for this model; there are none until every arm is played."""
+    # If two arms end at the same time, the second waits here until the first is stored.
     Experiment.objects.select_for_update().only("pk").get(pk=experiment.pk)
     runs = arm_runs(experiment, model)
     finished = [run for run in runs.values() if run and run.state == RunState.FINISHED]
@@ -64,7 +67,7 @@ def arm_runs(experiment: Experiment, model: EditingModel) -> dict[str, Run | Non
 
 
 def _shared_metrics(runs: Sequence[Run]) -> list[str]:
-    """Return the metrics that score all runs in the same version; the headline first."""
+    """Return the metrics that score all runs in the same version, the headline metric first."""
     first, *others = runs
     return in_order(
         name

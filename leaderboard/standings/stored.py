@@ -1,6 +1,6 @@
-"""Standings of the site's runs: computed by the harness, stored and ranked here.
+"""Standings (a run's results by a metric): computed by the harness, stored and ranked here.
 
-`rebuild(run)` stores a run's numbers with their intervals, and its values for each case.
+`rebuild(run)` stores a run's results with their intervals, and its values for each case.
 `refresh_ranks(suite)` ranks all runs of a suite by those values. Both are idempotent.
 """
 
@@ -122,7 +122,7 @@ def latency(
 
 
 def refresh_ranks(suite: Suite) -> None:
-    """Choose the current run of each model of the suite, and rank them.
+    """Choose the current run of each model of the suite, and rank these runs.
 
     All runs are ranked together. The runs played on this site are also ranked without the others,
     because shared ranks depend on all the runs compared.
@@ -480,7 +480,7 @@ def quality_metrics(run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def write_no_reference(run: Run, chains: Iterable[Chain]) -> None:
-    """Save the numbers of the no-reference metrics on these chains.
+    """Save the results of the no-reference metrics, which need no source, on these chains.
 
     Call this in a transaction, after the chains have their results.
     """

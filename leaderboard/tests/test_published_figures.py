@@ -61,7 +61,10 @@ def test_every_fault_of_the_table_is_reported(tmp_path, client):
     assert "3 of 11 rows are exact duplicates and were counted once." in output
     assert "lpips is 0 in every row: it was never computed and is left out." in output
     assert "1 chains repeat a case" in output
-    assert "The models were not run on the same cases. Of 2 cases: flux 1, grok 1." in output
+    assert (
+        "The models were not run on the same cases. Cases per model, of 2: flux 1, grok 1."
+        in output
+    )
     assert "1 chains end before round 3" in output
     suite = Suite.objects.get()
     assert suite.published_elsewhere

@@ -20,7 +20,8 @@ class Command(BaseCommand):
             "--images",
             type=Path,
             metavar="FOLDER",
-            help="Copy new images to this folder too. Without it, back up the bucket separately.",
+            help="Copy new images to this folder, too. Without this option, back up the images "
+            "separately.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -42,11 +42,14 @@ class Command(BaseCommand):
             action="store_true",
             help="Import even if numbers differ. The pages report the differences.",
         )
-        bundle.add_argument("--unpublished", action="store_true", help="Do not publish it yet.")
+        bundle.add_argument(
+            "--unpublished", action="store_true", help="Do not publish the run yet."
+        )
         scores = actions.add_parser(
             "scores",
-            help="A CSV or JSON file of no-reference metrics for a finished run. Columns: "
-            "sha256, or else case, repeat and trip; metric, value, version.",
+            help="A CSV or JSON file of no-reference metrics (which need no source image) for a "
+            "finished run. Columns: metric, value, version, and either sha256 or case, repeat "
+            "and trip.",
         )
         scores.add_argument("file", type=Path)
         scores.add_argument("run", type=int, help="The number of the run.")
@@ -58,7 +61,7 @@ class Command(BaseCommand):
         figures.add_argument("file", type=Path)
         table = actions.add_parser(
             "edit-converge-bench",
-            help="The results.csv of edit-converge-bench as a suite of its own, never ranked.",
+            help="The results.csv of edit-converge-bench. It becomes a suite that is never ranked.",
         )
         table.add_argument("file", type=Path)
 

@@ -1,4 +1,4 @@
-"""Install the packages for scoring, fetch weights, start waiting reference runs."""
+"""Install the packages for scoring, fetch weights, start missing runs of reference editors."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ WEIGHTS = {
     "brisque": "BRISQUE (0.2 MB)",
     "niqe": "NIQE (2 MB)",
 }
-#: Weights that can be fetched only once the packages are installed.
+#: Weights that can be fetched only after the packages are installed.
 NEEDS_PACKAGES = {"dinov2-small", "lpips-alex"}
 #: Patterns of pip's output: a package that it fetches now, and the reasons for a failure.
 COLLECTING = re.compile(r"Collecting ([\w.-]+)")
 FAILING = re.compile(r"error|fail|\*\*\*", re.IGNORECASE)
-AGAIN = "Fix the cause and run `make up` again; it continues where it stopped."
+AGAIN = "Fix the cause and run `make up` again; the installation continues where it stopped."
 
 
 class Command(BaseCommand):

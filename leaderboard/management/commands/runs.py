@@ -17,7 +17,9 @@ from leaderboard.standings import rebuild, refresh_experiments, refresh_ranks
 
 
 class Command(BaseCommand):
-    help = "Change runs, named by number. If one run cannot be changed, the others still are."
+    help = (
+        "Change runs, named by number. If one of them cannot be changed, the other runs still are."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
@@ -27,7 +29,7 @@ class Command(BaseCommand):
         resume.add_argument(
             "--broken",
             action="store_true",
-            help="Play chains again that failed or were lost.",
+            help="Play failed and lost chains again.",
         )
         cancel = actions.add_parser("cancel", help="End now; finished chains are kept.")
         rescore = actions.add_parser(
@@ -39,7 +41,7 @@ class Command(BaseCommand):
             "the command to continue after an interruption.",
         )
         standings = actions.add_parser(
-            "standings", help="Recompute standings and ranks from the stored scores."
+            "standings", help="Recompute results by metric, and ranks, from the stored scores."
         )
         for action in (pause, resume, cancel):
             action.add_argument("runs", nargs="+", type=int, metavar="run")
@@ -87,7 +89,7 @@ class Command(BaseCommand):
         self._each(runs, jobs.score_again, "is scored again.")
 
     def _rebuild(self, numbers: list[int], *, quiet: bool) -> None:
-        """Rebuild the standings of these runs, or of all finished ones, and all ranks."""
+        """Rebuild the standings of these (or all) finished runs; then refresh all ranks."""
         runs = Run.objects.filter(state=RunState.FINISHED).select_related("suite")
         if numbers:
             runs = runs.filter(pk__in=numbers)

@@ -1,4 +1,4 @@
-"""Make a sealed twin of a suite."""
+"""Make a sealed twin of a suite: the same kinds of edits on secret images."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from leaderboard.models import Suite
 
 class Command(BaseCommand):
     help = (
-        "Make a sealed twin of a suite from a folder with images, images.json and "
-        "wordings.json. Its images and prompts are never shown; only standings are."
+        "Make a sealed twin of a suite from a folder with images, images.json and (optionally) "
+        "wordings.json. The twin's images and prompts are never shown, only its results."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("suite", help="standard, or standard-v1 for one version.")
+        parser.add_argument("suite", help="The suite: standard, or standard-v1 for one version.")
         parser.add_argument("folder", type=Path)
         parser.add_argument(
-            "--narrow", action="store_true", help="Allow too few images, pairs or categories."
+            "--narrow",
+            action="store_true",
+            help="Allow a suite with few images, pairs or categories.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Start an experiment: from a file, or an existing one."""
+"""Start an experiment that is defined in a file or stored on this site."""
 
 from __future__ import annotations
 

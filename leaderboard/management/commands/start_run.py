@@ -26,11 +26,17 @@ class Command(BaseCommand):
         parser.add_argument(
             "--references",
             action="store_true",
-            help="All reference editors of the suite.",
+            help="All reference editors of the suite (programs with known behaviour).",
         )
-        parser.add_argument("--suite", required=True, help="smoke, or smoke-v2 for one version.")
-        parser.add_argument("--budget-calls", type=int, help="Pause before making more calls.")
-        parser.add_argument("--budget-usd", type=Decimal, help="Pause before spending more.")
+        parser.add_argument(
+            "--suite", required=True, help="The suite: smoke, or smoke-v2 for one version."
+        )
+        parser.add_argument(
+            "--budget-calls", type=int, help="Pause the run before it makes more calls."
+        )
+        parser.add_argument(
+            "--budget-usd", type=Decimal, help="Pause the run before it spends more."
+        )
         parser.add_argument(
             "--stop-after",
             type=int,
@@ -42,7 +48,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--floor",
             action="store_true",
-            help="Encode and decode with the model's autoencoder, without edits. Never ranked.",
+            help="Only pass images through the model's autoencoder, without edits. Never ranked.",
         )
         parser.add_argument(
             "--missing",

@@ -23,10 +23,10 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
         actions.add_parser("usage", help="Sizes of images, by use and by run.")
         actions.add_parser(
-            "verify", help="Find images whose file is gone, and files without a row."
+            "verify", help="Find images whose file is gone, and files without a database row."
         )
         clean = actions.add_parser(
-            "clean", help="Remove unreferenced images, and files without a row."
+            "clean", help="Remove unreferenced images, and files without a database row."
         )
         clean.add_argument(
             "--hours", type=float, default=24, help="Keep images and files younger than this."
@@ -34,8 +34,8 @@ class Command(BaseCommand):
         clean.add_argument("--dry-run", action="store_true", help="Only count; remove nothing.")
         recover = actions.add_parser(
             "recover",
-            help="Fetch a run's lost images from the provider again. If the provider lost one too, "
-            "play its chain again.",
+            help="Fetch a run's lost images from the provider again. If the provider has lost an "
+            "image too, play that image's chain again.",
         )
         recover.add_argument("run", type=int)
         actions.add_parser("make-bucket", help="Create the bucket for images unless it exists.")

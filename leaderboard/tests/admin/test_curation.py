@@ -129,7 +129,7 @@ def test_a_conflict_of_two_editors_of_one_row_is_reported(curator, content):
     pair.title = "Changed by somebody else"
     pair.save()
     answer = curator.post(page, sent | {"title": "Mine"})
-    assert "after you opened this" in answer.content.decode()
+    assert "after you opened the page" in answer.content.decode()
     assert EditPair.objects.get(pk=pair.pk).title == "Changed by somebody else"
 
 

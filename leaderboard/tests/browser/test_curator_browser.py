@@ -178,7 +178,7 @@ def test_a_curator_draws_a_place_writes_a_pair_and_freezes_a_suite_that_then_sta
     page.click("text=of its edits cannot be seen")
     page.click("text=I have checked the cases")
     page.click("text=Freeze and make public")
-    page.get_by_text("is frozen and public:").wait_for()
+    page.get_by_text("is frozen and public.").wait_for()
     suite = Suite.objects.get()
     assert suite.is_frozen
     change = page.url

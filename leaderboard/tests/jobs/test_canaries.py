@@ -78,7 +78,7 @@ def test_repeats_of_the_same_model_are_no_change(mailoutbox):
     change = changes.last_change(model := two_runs(0.1, 0.1))
     assert change is not None
     assert change.changed is False
-    assert "Answers did not change between" in change.sentence
+    assert "No change was detected between" in change.sentence
     canaries.mail_change(change.after)
     assert not mailoutbox
     Run.objects.filter(editing_model=model).order_by("pk")[0].delete()
