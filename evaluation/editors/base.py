@@ -128,7 +128,7 @@ class Editor(ABC):
         """Return the edited image. Editors that support any of the settings implement this."""
         raise NotImplementedError
 
-    #: EditSettings that the editor supports.
+    #: True if the editor supports these fields of EditSettings.
     takes_temperature: ClassVar[bool] = False
     takes_history: ClassVar[bool] = False
     #: True if the model's autoencoder can be run alone.

@@ -66,9 +66,10 @@ _cache = _PipelineCache()
 
 @dataclass(kw_only=True, eq=False)
 class DiffusersPipeline(Editor):
-    """A diffusers pipeline. The fields are the options of its row.
+    """A diffusers pipeline.
 
-    `params` are passed to the pipeline's call, `loading` to `from_pretrained`.
+    The fields are the options of its row in fixtures/editing_models.json. `params` are passed to
+    the pipeline's call, `loading` to `from_pretrained`.
     """
 
     pipeline: str  # the name of a diffusers class
@@ -247,7 +248,9 @@ class DiffusersPipeline(Editor):
         arguments |= self.params
         if unknown := set(arguments) - set(accepted):
             names = ", ".join(sorted(unknown))
-            raise misconfigured(f"{self.pipeline} does not accept {names}; check the row's params")
+            raise misconfigured(
+                f"{self.pipeline} does not accept {names}; check the model's params"
+            )
         return arguments
 
     @contextmanager

@@ -100,8 +100,8 @@ _ANGLES = (
     (re.compile(r"\b90\b|\bquarter (?:of a )?turn\b|\ba quarter\b"), 90),
 )
 _LEFTWARDS = re.compile(r"\b(?:counter|anti)[- ]?clockwise\b|\bto the left\b|(?<!\w)-\s?90\b")
-# Name, forward pattern, inverse pattern. An inverse prompt may match both patterns, so the inverse
-# pattern is tried first.
+# Each tint has a name, a forward pattern and an inverse pattern. An inverse prompt may match both
+# patterns, so the inverse pattern is tried first.
 _TINTS: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = (
     (
         "black-and-white",

@@ -225,8 +225,8 @@ class ColourDrift(RuleEditor):
 class LosesThings(RuleEditor):
     """Erases a small square at each edit, away from the edit itself.
 
-    The square's side is `share` of the image's shorter side. The seed selects several
-    places, and the place with the most detail is erased.
+    The square's side is `share` of the image's shorter side. The seed selects several places, and
+    the place with the most detail is erased.
     """
 
     share: Annotated[float, Interval(gt=0, le=0.5)] = 0.06

@@ -1,6 +1,7 @@
 """Restoration baselines that run on a CPU: classical filters, and a small network.
 
-If a prompt asks for another edit, they follow fixed rules, as every reference editor does.
+If a prompt asks for an edit other than restoration, they follow fixed rules, as every reference
+editor does.
 
 The network is ESRGAN-slim: 24 layers that double the size of an image. Its weights come from
 UpscalerJS (MIT), which stores them as a Keras model for TensorFlow.js with few kinds of layers.
@@ -206,7 +207,9 @@ class SuperResolver(RestoringEditor):
                 case "UpSampling2D":
                     answer = functional.interpolate(inputs[0], scale_factor=layer.factor)
                 case _:
-                    raise weights.WeightsError(f"{self.weights} has a layer {layer.kind}")
+                    raise weights.WeightsError(
+                        f"{self.weights} has a layer of an unknown kind: {layer.kind}"
+                    )
             outputs[layer.name] = answer
         return answer
 

@@ -19,7 +19,7 @@ SHAPE_WEIGHT = 50
 
 @dataclass(frozen=True)
 class SizeRule:
-    """Sizes that a model accepts, as its row states them.
+    """Sizes that a model accepts, as its row in fixtures/editing_models.json states them.
 
     A row sets one of `ratios` ("4:3"), `sizes` ("1536x1024"), a fixed `word` ("adaptive") or a
     fixed `area` in pixels; without any, width and height are free within the bounds. Sides that

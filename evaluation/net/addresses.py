@@ -155,9 +155,9 @@ class Rules:
     """Rules for the URLs that may be called.
 
     `allow_local` is the development switch: it allows http, any port, this machine and the local
-    network. Without it only `ports` are allowed. `deny` lists this server's own host names,
-    addresses and networks; ".example.org" means a domain with its subdomains. `resolver` has the
-    signature of socket.getaddrinfo.
+    network. Without the switch, only `ports` are allowed. `deny` lists this server's own host
+    names, addresses and networks; ".example.org" means a domain with its subdomains. `resolver` has
+    the signature of socket.getaddrinfo.
     """
 
     allow_local: bool = False
@@ -186,7 +186,7 @@ class Rules:
         return tuple(name for name in names if name and name != "*")
 
     def parse(self, text: str) -> Url:
-        """Parse a URL strictly. Raises AddressRefused if it is not allowed or ambiguous."""
+        """Parse a URL strictly. Raises AddressRefused if the URL is ambiguous or not allowed."""
         if len(text) > MAX_URL_LENGTH:
             raise AddressRefused(
                 "too_long",
@@ -235,7 +235,7 @@ class Rules:
         labels = name.split(".")
         if len(name) > 253 or any(len(label) > 63 for label in labels):
             raise AddressRefused(
-                "malformed", "a host name may have 253 characters, and 63 between two dots"
+                "malformed", "a host name may have at most 253 characters, and 63 between two dots"
             )
         if _NUMBER.fullmatch(labels[-1]):
             try:
@@ -267,10 +267,10 @@ class Rules:
         try:
             target = self.policy.check_url(text)
         except SSRFGuardError as error:
-            raise AddressRefused("malformed", "the address is ambiguous") from error
+            raise AddressRefused("malformed", "URL parsers disagree about the address") from error
         other_host = str(target.address) if target.address else target.host.removesuffix(".")
         if other_host != host:
-            raise AddressRefused("malformed", "the address is ambiguous")
+            raise AddressRefused("malformed", "URL parsers disagree about the address")
 
     def _own_server(self, detail: str) -> AddressRefused:
         return AddressRefused(

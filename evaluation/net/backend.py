@@ -61,7 +61,7 @@ current_budget: ContextVar[Budget] = ContextVar("current_budget")
 class Backend(httpcore2.NetworkBackend):
     """A backend that dials only allowed addresses and can close all sockets at once.
 
-    Without rules every address is allowed, since the operator configured it.
+    Without rules every address is allowed, since the operator configured the addresses.
     """
 
     def __init__(self, rules: Rules | None) -> None:

@@ -127,7 +127,7 @@ def catalog_pair(slug: str) -> EditPair:
 
 
 def changed_pair(pair: EditPair, changes: Mapping[str, Any]) -> EditPair:
-    """Return the pair with some fields changed; an operator makes its change "exact"."""
+    """Return the pair with some fields changed; an operator sets `change` to "exact"."""
     fields: dict[str, Any] = {k: str(v) for k, v in changes.items() if k in PAIR_FIELDS and v}
     operator = fields.get("operator", pair.operator)
     if operator and operator not in OPERATORS:

@@ -1,4 +1,7 @@
-"""Score the chains of a run folder; keep scores in memory or in its scores.json."""
+"""Score the chains of a run folder; keep scores in memory or in its scores.json.
+
+A calibration has the distances that set the scale of a metric for one source image.
+"""
 
 from __future__ import annotations
 

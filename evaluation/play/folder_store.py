@@ -151,8 +151,8 @@ class FolderStore(RunStore):
             committed = self.spent + price * len(self._open)
             if self.budget is not None and committed + price > self.budget:
                 raise Paused(
-                    f"${committed:,.2f} of the budget of ${self.budget:,.2f} is spent; "
-                    "continue with a larger --budget"
+                    f"${committed:,.2f} of the budget of ${self.budget:,.2f} is spent, and one "
+                    "more edit would exceed it; continue with a larger --budget"
                 )
             if self.max_edits is not None and self.calls + len(self._open) >= self.max_edits:
                 raise Paused(

@@ -279,7 +279,7 @@ class Player:
         del chain.audits[audit.number]
 
     def _fails_alone(self, chain: ClaimedChain, failed: _EditFailed) -> bool:
-        """Return True if this edit fails while the endpoint answers other edits."""
+        """Return True if the endpoint answers other edits, or this one failed too often."""
         if failed.error.fault not in (Fault.TIMEOUT, Fault.SERVER_ERROR):
             return False
         attempts = self.store.attempts_made(chain, failed.step.trip, failed.step.name)

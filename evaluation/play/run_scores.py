@@ -1,4 +1,7 @@
-"""The scores of a run (scores.json) as plain data, for curves, tables and reports."""
+"""The scores of a run (scores.json) as plain data, for curves, tables and reports.
+
+A calibration has the distances that set the scale of a metric for one source image.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class ChainScores:
     ) -> MeasuredChain | None:
         """Return the chain as measured by one metric; None if the metric was not run.
 
-        A converged chain is extended to trip `until`.
+        A converged chain, whose image no longer changes, is extended to trip `until`.
         """
         distances = self.distances.get(metric)
         if calibration is None or distances is None:

@@ -19,7 +19,7 @@ from evaluation.records import TripMeasures
 #: Pixel limits of one batch: all its trips are decoded at once, and the features of its source
 #: images stay in memory.
 TRIPS_PIXELS, SOURCES_PIXELS = 8_400_000, 2_400_000
-#: The number of chains to claim at once.
+#: The number of chains that a worker claims (reserves for itself) at once.
 CHAINS_AT_ONCE = 8
 
 

@@ -73,7 +73,7 @@ class Witness(Requirements, ABC):
     name: ClassVar[str]
     #: The label on pages, as in "seen by face parsing".
     label: ClassVar[str]
-    #: Must change whenever the evidence changes.
+    #: The version must change whenever the evidence changes.
     version: ClassVar[str]
     licence: ClassVar[str]
     #: What the witness can and cannot see, for readers who do not know the method.

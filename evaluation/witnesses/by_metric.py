@@ -83,7 +83,7 @@ class ImageNetClasses(AmountWitness):
 
 
 def crop_to_footprint(image: Image.Image, footprint: Mask | None) -> Image.Image:
-    """Crop to a square around the footprint; without a footprint, return the image."""
+    """Crop to a square around the edit's footprint; without a footprint, return the image."""
     if footprint is None:
         return image
     rows, columns = np.nonzero(footprint)

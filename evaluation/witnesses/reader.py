@@ -8,7 +8,7 @@ from evaluation.content.suites import EditPair
 from evaluation.metrics.networks.text_reader import TextReader, best_match, text_reader
 from evaluation.witnesses.base import AmountWitness, TripToJudge, requested_thing
 
-# Two unrelated words of similar length have this likeness, such as BAKERY and LIBRARY.
+# Two unrelated words of similar length, such as BAKERY and LIBRARY, have about this likeness.
 CHANCE = 0.6
 
 

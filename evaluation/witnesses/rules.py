@@ -145,7 +145,7 @@ AMOUNTS: dict[str, Callable[[Values, Values], float]] = {
 # Amounts are from -1 (like the image before the edit) to 1 (like the exactly flipped or turned
 # image); the average of both images has 0. An edit counts as made from this amount on.
 MIN_AMOUNT = 0.3
-# If the operator leaves an image this similar to itself, there is no evidence.
+# An image that is still this similar to itself when flipped or turned gives no evidence.
 MAX_LIKENESS = 0.9
 WORDS = {
     "flip_horizontal": "flipped left to right",

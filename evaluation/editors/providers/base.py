@@ -83,7 +83,10 @@ class Edited:
 
 @dataclass(kw_only=True, eq=False)
 class HostedEditor(Editor):
-    """A model behind a provider's API. The fields are the options of its row."""
+    """A model behind a provider's API.
+
+    The fields are the options of its row in fixtures/editing_models.json.
+    """
 
     model: str
     base_url: str = ""

@@ -107,7 +107,9 @@ class Gemini(HostedEditor):
         try:
             return types.GenerateContentConfig(**options)
         except ValueError as error:
-            raise misconfigured(f"the row's params are not valid: {shorten(str(error))}") from error
+            raise misconfigured(
+                f"the model's params are not valid: {shorten(str(error))}"
+            ) from error
 
     def _image_config(self, request: Request) -> dict[str, Any]:
         config: dict[str, Any] = {}

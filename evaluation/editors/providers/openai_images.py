@@ -61,7 +61,7 @@ class OpenAIImages(HostedEditor):
             # The SDK wraps the errors that our own client raises.
             wrapped = error.__cause__ or error
         except TypeError as error:
-            raise misconfigured(f"the row's params are not valid: {error}") from error
+            raise misconfigured(f"the model's params are not valid: {error}") from error
         else:
             return self._read(response)
         raise wrapped

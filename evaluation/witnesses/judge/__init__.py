@@ -295,7 +295,7 @@ class Judge(Witness):
         return Preference(*answers)
 
     def worn(self, image: EncodedImage, about: str = "") -> float | None:
-        """Return 1 if the image looks worn to the judge, else 0; None without an answer."""
+        """Return 1 if the judge finds the image worn by many edits, else 0; None: no answer."""
         answer = self.ask(questions.WORN, (image,), None, about)
         return None if answer is None else float(answer.worn == "yes")
 
@@ -394,7 +394,7 @@ class Judge(Witness):
             "controls": len(checked),
             "controls_failed": checked.count("yes"),
             "compared": len(order),
-            # Both orders are shown, so an unbiased judge has a share of one half.
+            # Both orders are shown, so an unbiased judge prefers the first image in half of them.
             "first_preferred": decided.count("first") / len(decided) if decided else None,
             "silent": self.stopped,
         }
@@ -440,19 +440,19 @@ def _png(image: EncodedImage) -> bytes:
 
 
 def _with_retries(ask: Any) -> Any:
-    """Make a call; retry it after errors that may pass, but not after a timeout."""
+    """Make a call; retry it after temporary errors, but not after a timeout."""
 
     def seconds_to_wait(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
         wait = error.retry_after if isinstance(error, EditorError) else None
         return min(LONGEST_WAIT, 1.0 if wait is None else wait)
 
-    def may_pass(error: BaseException) -> bool:
+    def is_temporary(error: BaseException) -> bool:
         timed_out = isinstance(error, EditorError) and error.fault == "timeout"
         return isinstance(error, EditorError) and not error.permanent and not timed_out
 
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(may_pass),
+        retry=tenacity.retry_if_exception(is_temporary),
         stop=tenacity.stop_after_attempt(ATTEMPTS),
         wait=seconds_to_wait,
         reraise=True,
@@ -516,7 +516,7 @@ def ask_worn(
 
     Each image is shown alone. The first value is the source's, then one follows per trip: 1 is
     worn, 0 is not worn, None is unknown. The verdicts on sources give the rate of false alarms.
-    The judge is asked about each source only once, as its answer is stored.
+    The judge is asked about each source only once, because the answer is stored.
     """
     answers: list[float | None] = [None] * (trips + 1)
     for number in (0, *(n for n in range(1, trips + 1) if n in WORN_AT or n == trips)):

@@ -38,7 +38,7 @@ IMAGE_TOKENS = 4000
 
 @dataclass(frozen=True)
 class JudgeReply:
-    """A model's reply, text or refusal; the cost is in USD, None if unknown."""
+    """A model's reply: a text or a refusal. `cost` is in USD; None if unknown."""
 
     text: str
     refused: bool = False
@@ -160,7 +160,7 @@ class ChatClient(Client):
             choice = body["choices"][0]
             message = choice["message"]
             content = message.get("content")
-            if isinstance(content, list):  # in parts
+            if isinstance(content, list):  # the text in parts
                 content = "".join(part.get("text") or "" for part in content)
             refusal = message.get("refusal") or choice.get("finish_reason") == "content_filter"
         except (KeyError, IndexError, TypeError, AttributeError) as error:
