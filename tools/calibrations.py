@@ -1,4 +1,7 @@
-"""Write the shipped calibrations of a suite: python -m tools.calibrations SUITE ..."""
+"""Write the shipped calibrations of a suite: python -m tools.calibrations SUITE ...
+
+A calibration has the distances, by one metric, of an image to its blank card and to JPEG saves.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from evaluation.metrics import MetricError, full_reference_metrics
 
 
 def compute(slug: str) -> dict[str, Any]:
-    """Return the content of a suite's file. Raises MetricError if a metric cannot run here."""
+    """Return the calibrations of a suite. Raises MetricError if a metric cannot run here."""
     # Without CLIP, because most machines do not have its weights.
     suite = catalog.suite(slug)
     scorer = Scorer([n for n in full_reference_metrics() if n != "clip"], witnesses=())

@@ -63,10 +63,10 @@ def annotated(image: Image.Image, places: Annotations) -> Image.Image:
 
 
 def case_image(image: Image.Image, source: SuiteImage, pair: EditPair) -> Image.Image:
-    """Return a case's image after the first edit by rule, with its annotations.
+    """Return a case's image after the forward edit by a reference editor, with its annotations.
 
-    Drawings, turns and shrinking are applied to the annotated image; other edits come before the
-    annotations, because they would hide them.
+    Drawings, turns and shrinking are made in the annotated image. Other edits would hide the
+    annotations, so those edits are made first.
     """
     places = source.annotations
     try:
@@ -111,8 +111,10 @@ def _sheet(cells: Iterable[tuple[Image.Image, str]], count: int) -> Image.Image:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.contact_sheet", description=__doc__)
-    parser.add_argument("suites", nargs="+", help="standard, or standard-v1 for one version")
-    parser.add_argument("--to", type=Path, default=Path("var/contact-sheets"), help="a folder")
+    parser.add_argument(
+        "suites", nargs="+", help="suites: standard, or standard-v1 for one version"
+    )
+    parser.add_argument("--to", type=Path, default=Path("var/contact-sheets"), help="output folder")
     options = parser.parse_args(arguments)
     options.to.mkdir(parents=True, exist_ok=True)
     for name in options.suites:

@@ -64,8 +64,8 @@ class Archive:
         actual = hashlib.sha256(path.read_bytes()).hexdigest()
         if actual != self.sha256:
             raise OriginError(
-                f"{path} is not the pinned {self.package} (SHA-256 {actual[:12]}…): delete it and "
-                "try again"
+                f"{path} is not the pinned {self.package} (SHA-256 {actual[:12]}…): delete the "
+                "file and try again"
             )
         return path
 
@@ -73,7 +73,7 @@ class Archive:
         program, *arguments = COMMANDS[self.kind]
         if shutil.which(program) is None:
             raise OriginError(
-                f"images of {self.package} need {program}: install it, or download the package "
+                f"to cut images from {self.package}, install {program}; or download the package "
                 f"elsewhere and put its archive at {path}"
             )
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,8 +136,8 @@ def original(crop: Crop, archives: Mapping[str, Archive]) -> bytes:
     actual = hashlib.sha256(data).hexdigest()
     if actual != crop.sha256:
         raise OriginError(
-            f"{crop.path} of {crop.archive} has changed: its SHA-256 is {actual[:12]}…, expected "
-            f"{crop.sha256[:12]}…"
+            f"{crop.path} in {crop.archive} has changed: the file's SHA-256 is {actual[:12]}…, "
+            f"expected {crop.sha256[:12]}…"
         )
     return data
 

@@ -1,4 +1,4 @@
-"""Draw the methodology page's examples: real images, measured by the real metrics.
+"""Draw the examples of the methodology page: shipped images, measured by the site's metrics.
 
 The files are committed. Run `python -m tools.examples` after a change of a metric's version.
 """
@@ -34,7 +34,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "static" / "img" / "examples"
 SIZE = 320
 #: The size at which strips are shown and measured.
 STRIP_SIZE = 512
-#: The images shown with their blank cards: busy, calm and dark ones.
+#: The images shown with their blank cards (in the image's mean colour): busy, calm and dark images.
 CARDS = {
     "astronaut": "skimage:astronaut",
     "coffee": "skimage:coffee",
@@ -122,7 +122,7 @@ class Examples:
         (self.folder / "examples.json").write_text(text + "\n", encoding="utf-8")
 
     def _strips(self) -> list[dict[str, Any]]:
-        """Return each strip's two images, its retention, and the part of the metric that decided."""
+        """Return each strip's two images, its retention, and the part of the metric that lost most."""
         lines = []
         for place, (strip, measured) in enumerate(zip(STRIPS, measure_strips(), strict=True), 1):
             source = known_damages.shipped(strip.image, STRIP_SIZE)
@@ -176,7 +176,7 @@ class Examples:
 
 
 def measure_strips() -> list[dict[str, Any]]:
-    """Return each strip's retention by the headline metric, and the part that decided."""
+    """Return each strip's retention by the headline metric, and the part that lost most."""
     metric, suite = Overall(), catalog.suite(known_damages.SUITE)
     measured = []
     prepared: dict[str, Any] = {}

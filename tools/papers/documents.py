@@ -1,6 +1,6 @@
 """Render documents of plain text as LaTeX, HTML, Markdown and CSV.
 
-Texts are untrusted, such as names of models. So the templates' environments escape every text.
+Texts such as names of models are untrusted, so every text is escaped when a template is rendered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AUTHOR = "The ConvergeBench contributors"
 NOTHING = "–"
 #: Longer tables are split into several LaTeX tables, each with a head.
 ROWS_PER_PAGE = 40
-#: Longer names of rows, in letters, are broken into lines.
+#: A row's name with more letters is broken into lines.
 LONG_NAME = 40
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -140,7 +140,7 @@ class Table:
     """Rows under a head; the first column names the row."""
 
     kind: ClassVar[str] = "table"
-    name: str  # of the CSV file and of references
+    name: str  # names the CSV file, and the table in references
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -258,7 +258,7 @@ def escape_markdown(text: str) -> str:
 
 
 def _environment(**options: Any) -> Environment:
-    return Environment(  # noqa: S701 (each printer escapes in its own way)
+    return Environment(  # noqa: S701 (each kind of document escapes in its own way)
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -13,10 +13,10 @@ from evaluation.errors import UserFacingError
 from tools.papers.source import Json
 
 GREY = "#8a9396"
-#: The numbers of curves and bars that remain readable in one figure.
-MOST_CURVES, MOST_REFERENCES, MOST_BARS = 8, 4, 30
+#: How many curves of models, curves of reference editors, and bars remain readable in one figure.
+MAX_CURVES, MAX_REFERENCES, MAX_BARS = 8, 4, 30
 WIDTH = 6.4  # inches
-#: The length of names, in letters, that fits next to a figure.
+#: How many letters of a name fit next to a figure.
 LONGEST_NAME = 36
 
 
@@ -25,10 +25,10 @@ class DrawingError(UserFacingError):
 
 
 def curves(rows: Sequence[Json], references: Sequence[Json], trips: int) -> Any:
-    """Draw retention by round trip with bands, and reference editors thin and grey."""
+    """Draw the retention after each round trip with its interval; reference editors in thin grey."""
     figure, axes = _axes(3.8)
     handles, names = [], []
-    for place, row in enumerate(rows[:MOST_CURVES]):
+    for place, row in enumerate(rows[:MAX_CURVES]):
         colour = COLOURS[place % len(COLOURS)]
         curve = row["standing"]["curve"]
         numbers, mean = _points(curve.get("mean"))
@@ -47,7 +47,7 @@ def curves(rows: Sequence[Json], references: Sequence[Json], trips: int) -> Any:
             axes.fill_between(numbers, low[1], high[1], color=colour, alpha=0.14, linewidth=0)
         handles.append(line)
         names.append(row["model"]["name"])
-    for place, row in enumerate(references[:MOST_REFERENCES]):
+    for place, row in enumerate(references[:MAX_REFERENCES]):
         numbers, mean = _points(row["standing"]["curve"].get("mean"))
         dash = DASHES[place % len(DASHES)]
         (line,) = axes.plot(numbers, mean, color=GREY, linestyle=dash, linewidth=1)
@@ -61,8 +61,8 @@ def curves(rows: Sequence[Json], references: Sequence[Json], trips: int) -> Any:
 
 
 def lasting(rows: Sequence[Json], trips: int) -> Any:
-    """Draw usable trips with their intervals, the largest first."""
-    shown = rows[:MOST_BARS]
+    """Draw the usable trips of each row with their interval."""
+    shown = rows[:MAX_BARS]
     figure, axes = _axes(0.9 + 0.26 * len(shown))
     for place, row in enumerate(shown):
         standing = row["standing"]
@@ -79,7 +79,7 @@ def lasting(rows: Sequence[Json], trips: int) -> Any:
 
 def causes(rows: Sequence[Json]) -> Any:
     """Draw the share of chains ended by each cause."""
-    shown = [row for row in rows if row["standing"]["counts"].get("chains")][:MOST_BARS]
+    shown = [row for row in rows if row["standing"]["counts"].get("chains")][:MAX_BARS]
     figure, axes = _axes(1.2 + 0.26 * len(shown))
     left = [0.0] * len(shown)
     handles, names = [], []
@@ -139,7 +139,7 @@ def _named(axes: Any, rows: Sequence[Json]) -> None:
 
 
 def _legend(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """Write names below the figure; set as labels, those beginning with _ would be left out."""
+    """Write names below the figure, as texts: matplotlib leaves out labels that begin with _."""
     if not handles:
         return
     legend = figure.legend(

@@ -30,12 +30,12 @@ from tools.papers.documents import (
 from tools.papers.source import Json, Source
 
 TEX, PDF = "paper.tex", "paper.pdf"
-#: Compilers, by preference; their options prevent that documents run programs.
+#: Compilers, the preferred one first. Their options keep a document from running programs.
 COMPILERS = {
     "pdflatex": ("-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", TEX),
     "tectonic": ("--untrusted", "--only-cached", TEX),
 }
-#: Runs per compiler: pdflatex resolves references in its second run.
+#: How often each compiler is run: pdflatex resolves references the second time.
 PASSES = {"pdflatex": 2, "tectonic": 1}
 SECONDS = 180
 #: Temporary files of TeX.
@@ -57,10 +57,10 @@ class Board:
         self.answer = source.board(self.suite["key"])
         rows = [row for row in self.answer["rows"] if row["standing"]]
         if not rows:
-            raise DocumentError(f"{self.title} has no results yet: play a run first")
+            raise DocumentError(f"{self.title} has no results yet: run a model on this suite first")
         self.definition = source.definition(self.suite["key"])
         if not self.definition:
-            raise DocumentError(f"the file of {self.title} is not public")
+            raise DocumentError(f"the suite file of {self.title} is not public")
         rows.sort(
             key=lambda row: (-row["standing"]["usable_trips"], -(row["standing"]["auc"] or 0))
         )
@@ -91,7 +91,7 @@ class Board:
         return self._source.agreement()
 
     def orders(self) -> Iterator[tuple[str, dict[int, float]]]:
-        """Yield usable trips by run for every other metric and threshold."""
+        """Yield usable trips by run for every metric and threshold except those of the board."""
         by_metric = {
             row["run"]: tables.usable_trips(self.standings[row["run"]]) for row in self.shown
         }
@@ -163,7 +163,10 @@ def _abstract(board: Board) -> str:
     )
     leaders = [row for row in board.ranked if row["standing"]["rank"] == 1]
     if len(leaders) > 1:
-        text += f" {len(leaders)} models share the first rank, because their results do not differ."
+        text += (
+            f" {len(leaders)} models share the first rank, because their results do not differ "
+            "significantly."
+        )
     return text
 
 
@@ -172,10 +175,10 @@ def _introduction() -> list[Block]:
         Paragraph(
             "People edit an image many times: they try an edit, look at it, and undo it. If every "
             "step damages the image a little, an editing system soon becomes unusable, however "
-            "good a single edit looks. A round trip consists of an edit and its inverse. Its "
-            "reference is the source image itself, so the loss can be measured without asking "
-            "people. A chain ends when the image is worn, and also when an edit is not made or "
-            "not undone."
+            "good a single edit looks. A round trip consists of an edit and its inverse. The "
+            "image should then equal the source image, so the loss can be measured without asking "
+            "people. A chain of round trips ends when too much of the image is lost, and also "
+            "when an edit is not made or not undone."
         )
     ]
 
@@ -188,7 +191,8 @@ def _suite(board: Board) -> list[Block]:
             f"{board.title} has {formatting.count(len(cases), 'case')}: "
             f"{formatting.count(len(images), 'source image')} and "
             f"{formatting.count(len(pairs), 'edit pair')}, each played for "
-            f"{formatting.count(board.trips, 'round trip')}. It is frozen; its content hash is"
+            f"{formatting.count(board.trips, 'round trip')}. The suite is frozen: it cannot "
+            "change. Its content hash is"
         ),
         Verbatim(board.suite["content_hash"]),
         tables.suite_table(definition),
@@ -199,7 +203,10 @@ def _methods(board: Board) -> list[Block]:
     label = formatting.metric_label(HEADLINE)
     lost = named(DEFAULT_THRESHOLD)
     return [
-        Paragraph(f"All numbers are of method version {METHOD_VERSION}; versions are never mixed."),
+        Paragraph(
+            f"All numbers were computed by method version {METHOD_VERSION}; versions are never "
+            "mixed."
+        ),
         Points(
             [
                 "Chain: the source is sent with the forward prompt, the answer with the backward "
@@ -210,22 +217,25 @@ def _methods(board: Board) -> list[Block]:
                 "better than the card.",
                 f"Retention by the headline metric ({label}): Q = 1 / (1 + the sum of (d / D)^2) "
                 "over nine parts: objects, shapes, local and global colours, sharpness, grain, "
-                "framing, and face and text if there are any. At the distance D half is lost.",
-                "Change seen: every forward edit is checked for having been made, by pixels and, "
-                "if a witness with a known error rate applies, by content. An edit that was not "
-                "made or not undone ends the chain before that trip.",
+                "framing, and face and text if there are any. Each part has a distance d; at "
+                "d = D half of the image counts as lost.",
+                "Change seen: pixels show whether each forward edit was made. If a witness (a "
+                "program such as an object detector) with a known error rate can recognise the "
+                "edit, it also checks the content. An edit that was not made or not undone ends "
+                "the chain before that trip.",
                 f"Event: the first trip at which {lost}, the edit fails, or the model breaks the "
                 "chain (refusal, blank image, no answer).",
                 "Usable trips: the area under the survival curve up to the suite's last trip. "
-                "Half-life: the time by which half of the cases have ended, never extrapolated "
+                "Half-life: the trip by which half of the cases have ended, never extrapolated "
                 "beyond the last trip.",
                 "Means are taken over repeats, then over the cases of a category, then over "
                 "categories with equal weights.",
                 "Intervals generalise to other images and other edits: the covariance of all "
                 "models is the sum of two cluster-robust covariances, by image and by pair, with "
-                "Student's t. Ranks are sets from simultaneous intervals of all differences.",
-                "Audits: extra backward calls with altered answers expose editors that store the "
-                "source or hide it in their answers.",
+                "Student's t. The possible ranks of a model follow from simultaneous intervals of "
+                "all differences.",
+                "Audits: extra calls with altered answers, or with images that the model has not "
+                "seen, expose editors that store the source or hide it in their answers.",
             ]
         ),
         tables.versions_table(list(board.runs.values())),
@@ -302,9 +312,9 @@ def _limits() -> list[Block]:
                 "only be guessed. So damage in the place of the edit does not end a chain.",
                 "Hosted models change without a new name, so every run is printed with its date.",
                 "Images come from open collections that models may have been trained on.",
-                "Metrics were made for single distortions, so half-lives by different metrics "
-                "cannot be compared.",
-                "If no witness can recognise the edit, only pixels show that it was made.",
+                "Metrics were made for single distortions and fall at different rates. So "
+                "half-lives by different metrics cannot be compared.",
+                "If no witness can recognise an edit, only pixels show that the edit was made.",
             ]
         )
     ]
@@ -313,9 +323,9 @@ def _limits() -> list[Block]:
 def _citation(board: Board) -> list[Block]:
     return [
         Paragraph(
-            "Every run can be downloaded as a bundle with its images, scores and secret. "
-            "“convergebench verify” recomputes every number. Cite the suite with its hash and "
-            "the numbers with their date:"
+            "Every run can be downloaded as a bundle with its images, its scores, and the secret "
+            "from which its seeds were derived. “convergebench verify” recomputes every number. "
+            "Cite the suite with its hash and the numbers with their date:"
         ),
         Verbatim(_bibtex(board)),
     ]

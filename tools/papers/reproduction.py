@@ -102,7 +102,7 @@ def write(source: Source, paper: str, folder: Path, models: Iterable[str], suite
     document(comparison, TABLES[paper](comparison)).write(folder, TEXT)
     lines = [
         f"{entry.paper_name or entry.name}: {entry.status}"
-        + ("." if entry.run else f"; it would take {entry.estimate}.")
+        + ("." if entry.run else f"; a run would take {entry.estimate}.")
         for entry in comparison.entries
     ]
     return "\n".join([*lines, f"{folder}: {TEXT}, index.html, tables/*.csv."])
@@ -224,7 +224,7 @@ def forerunner(comparison: Comparison) -> list[Table]:
             ["Model, metric", "Published", "Here", "Difference"],
             lines,
             note="Images and edits differ, and the paper does not check if edits were made. So a "
-            "difference is not an error of either.",
+            "difference does not mean that one of the two results is wrong.",
         ),
         _usable_by_ssim(comparison),
     ]
@@ -311,9 +311,9 @@ def banana100(comparison: Comparison) -> list[Table]:
             "Which metrics rate images after 5, 10 and 20 steps as worse in every case",
             ["Metric", "Usual range", "Better", "Paper", *(entry.name for entry, _ in quality)],
             verdicts,
-            note="Here: the number of cases rated worse than the first restored image after each of "
-            "these trips. BRISQUE, NIQE and PIQE run here; other metrics need a score file "
-            "(convergebench score --import).",
+            note="The last columns count the cases that the metric rates, after each of these "
+            "trips, as worse than the first restored image. BRISQUE, NIQE and PIQE run here; other "
+            "metrics need a score file (convergebench score --import).",
         ),
         Table(
             "gaps",
@@ -412,9 +412,9 @@ def pico(comparison: Comparison) -> list[Table]:
             "Share of good edits by type: published for Nano Banana, and measured here",
             ["Type of edit", "Published", "Pairs here", *heads],
             lines,
-            note="Here: the share of forward edits that were made, by witnesses if they can judge "
-            "it, else by pixels; mean over the pairs of the type. The paper publishes nine of its "
-            "35 types.",
+            note="Measured here: the share of forward edits that were made, as a mean over the "
+            "pairs of the type. Witnesses (programs such as an object detector) decide if they can "
+            "recognise the edit, otherwise pixels decide. The paper publishes nine of its 35 types.",
         ),
         Table(
             "composition",

@@ -17,7 +17,7 @@ from tools.papers.source import Json, Source
 
 #: The study's metrics that run here; its three other metrics need score files.
 FULL = ("psnr", "ssim", "lpips")
-#: The smallest numbers of blocks and treatments for Friedman's test.
+#: The smallest numbers of cases and of arms (an experiment's runs) for Friedman's test.
 FEWEST_CASES, FEWEST_ARMS = 2, 3
 #: The study's scenes, and our image for each.
 RESTORED = {
@@ -139,7 +139,7 @@ def _parts(facts: Json, restored: Sequence[RestorationRun]) -> Table:
 
 
 def _matrix(run: RestorationRun) -> Table:
-    """Show scores by scene and degradation, by the headline metric if it was run, else SSIM."""
+    """Show scores by scene and degradation: of the headline metric if it was run, else of SSIM."""
     metric = HEADLINE if HEADLINE in run.distances else "ssim"
     head = [degradation.title for degradation in DEGRADATIONS.values()]
     lines = []
@@ -233,7 +233,7 @@ def _by_case(run: RestorationRun, metric: str) -> dict[str, float]:
 
 
 def _test(treatments: Sequence[Mapping[str, float]]) -> tuple[float, float] | None:
-    """Return Friedman's statistic and p over the shared cases; None if there are too few."""
+    """Return Friedman's statistic and p over the shared cases; None if too few cases are shared."""
     import numpy as np
     from scipy.stats import friedmanchisquare
 

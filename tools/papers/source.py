@@ -19,7 +19,7 @@ from evaluation.content.suites import suite_key
 from evaluation.errors import UserFacingError
 from evaluation.metrics import HEADLINE
 
-#: The API's largest page.
+#: The API returns at most this many items at a time.
 PAGE = 200
 TIMEOUT_SECONDS = 60
 HTTP_NOT_FOUND = 404
@@ -153,7 +153,7 @@ def _read(path: Path) -> str | None:
 
 
 def _bundle(path: Path) -> Mapping[str, str]:
-    """Return the answers of an imaginary site that has only the bundle's run."""
+    """Return the answers, by path, of an imaginary site that has only the bundle's run."""
     with bundles.read(path) as bundle:
         document = bundle.document.model_dump()
         suite = bundle.suite

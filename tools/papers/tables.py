@@ -15,7 +15,7 @@ from tools.papers.documents import NOTHING, Table
 
 #: A row of the board, a standing, a run or a suite from the API.
 Json = Mapping[str, Any]
-#: By run: the standings by every metric and scope, at the default threshold.
+#: Maps each run to its standings (results by one metric and scope) at the default threshold.
 Standings = Mapping[int, Sequence[Json]]
 
 
@@ -109,7 +109,7 @@ def reference_editors_table(rows: Sequence[Json], trips: int) -> Table:
 
 
 def retention_table(rows: Sequence[Json], trips: int) -> Table:
-    """Show the curves as numbers."""
+    """Show the mean retention of each model after some numbers of round trips."""
     numbers = ticks(trips)
 
     def retentions(standing: Json) -> list[str]:
@@ -251,8 +251,11 @@ def audits_table(rows: Sequence[Json], runs: Mapping[int, Json]) -> Table | None
             ]
             for name, run in audited
         ],
-        note="A run with less than 50 % of marks kept, or a loss above 30 %, is unranked until a "
-        "person has checked it.",
+        note="Marks kept: the share of marks, painted on a model's answer, that came back. Loss "
+        "under audit: the loss if the answer is altered harmlessly. Cold gap: by how much one edit "
+        "of an image that the model has not seen loses more than three trips. A run with less than "
+        "50 % of marks kept, a loss above 30 % or a cold gap above 2 % is unranked until a person "
+        "has checked it.",
     )
 
 
@@ -284,7 +287,11 @@ def people_tables(rows: Sequence[Json], agreement: Json) -> list[Table]:
             Table(
                 "agreement",
                 "How often metrics and witnesses agree with people's votes (whole site)",
-                ["Metric or witness", "If it decides", "If all decide"],
+                [
+                    "Metric or witness",
+                    "On votes that it can decide",
+                    "On votes that all can decide",
+                ],
                 [
                     [_label(line), _share(line["everywhere"]), _share(line.get("shared"))]
                     for line in lines

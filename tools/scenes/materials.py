@@ -1,4 +1,4 @@
-"""Surfaces for mitsuba. Colours are sRGB in 0..1 unless a number says linear."""
+"""Surfaces for mitsuba. Colours are sRGB in 0..1, unless a docstring says that they are linear."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ def glass(tint: Sequence[float] = (1.0, 1.0, 1.0), thin: bool = False) -> Materi
 
 
 def glowing(radiance: Sequence[float]) -> Material:
-    """An area light's emission, linear; for `Scene.add(..., emits=...)`."""
+    """Return an area light's emission, in linear colours, for `Scene.add(..., emits=...)`."""
     return {"type": "area", "radiance": {"type": "rgb", "value": [float(v) for v in radiance]}}

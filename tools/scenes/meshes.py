@@ -129,7 +129,7 @@ def smooth(points: Sequence[Point], steps: int = 8) -> Array:
 def lathe(profile: Sequence[Point] | Array, segments: int = 96, corner: float = 35) -> Mesh:
     """The profile (radius, height), from bottom to top, turned about the z axis.
 
-    Where it bends by more than `corner` degrees the edge is kept sharp.
+    Where the profile bends by more than `corner` degrees, the edge is kept sharp.
     """
     p = np.array(profile, dtype=np.float64)
     kept = [p[0]]
@@ -223,7 +223,7 @@ def box(
 def tube(
     path: Sequence[Point] | Array, radius: float | Sequence[float] | Array, segments: int = 24
 ) -> Mesh:
-    """A round rod along the path, with round ends; the radius may change along it."""
+    """A round rod along the path, with round ends; the radius may change along the path."""
     p = np.array(path, dtype=np.float64)
     r = np.broadcast_to(np.array(radius, dtype=np.float64), (len(p),)).copy()
     tangents = np.gradient(p, axis=0)

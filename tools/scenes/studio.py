@@ -37,7 +37,7 @@ class Camera:
 
 @dataclass
 class Scene:
-    """Meshes with materials, lights and a camera; `exposure` adds stops to the automatic one."""
+    """Meshes, lights and a camera; `exposure` is a number of stops added to the automatic value."""
 
     camera: Camera
     width: int = 1024
@@ -81,7 +81,7 @@ class Scene:
                 "sun_direction": list(sun),
                 "turbidity": turbidity,
                 "sun_scale": sun_scale,
-                "sun_aperture": 2.0,  # four times the true sun: softer edges of shadows
+                "sun_aperture": 2.0,  # four times the true sun's, for softer edges of shadows
             }
         )
 
@@ -183,7 +183,7 @@ def use_mitsuba() -> None:
     import mitsuba
 
     mitsuba.set_variant(VARIANT)
-    # Silence warnings about the poles of lathed shapes, whose vertices have no face.
+    # Silence warnings about vertices without a face, at the poles of lathed shapes.
     mitsuba.set_log_level(mitsuba.LogLevel.Error)
 
 

@@ -14,7 +14,7 @@ Colour = Sequence[float] | Array
 
 
 def noise(size: int, scale: float, seed: int, octaves: int = 4, stretch: float = 1.0) -> Array:
-    """Soft noise in 0..1; `scale` is the largest feature in pixels, `stretch` along x."""
+    """Soft noise in 0..1: features of up to `scale` pixels, `stretch` times as long along x."""
     rng = np.random.default_rng(seed)
     fy, fx = np.meshgrid(np.fft.fftfreq(size), np.fft.rfftfreq(size), indexing="ij")
     total = np.zeros((size, size))
@@ -152,8 +152,11 @@ def landscape_painting(seed: int, size: int = 512) -> Array:
 def card(
     width: int, height: int, ground: Colour, lines: Sequence[tuple[str, float, float, Colour, str]]
 ) -> Array:
-    """A card with words; each line is (words, centre's share of the height from above, height
-    of its capitals as a share, colour, font of matplotlib's such as "DejaVuSerif-Bold")."""
+    """A card with words; each line is (words, centre, capitals, colour, font).
+
+    `centre` is the distance of the line's centre from the top, and `capitals` the height of its
+    capitals, both as shares of the card's height. Fonts are matplotlib's: "DejaVuSerif-Bold".
+    """
     image = Image.new("RGB", (width, height), _bytes(ground))
     draw = ImageDraw.Draw(image)
     for words, centre, tall, colour, font in lines:

@@ -13,8 +13,9 @@ from tools.studies.change_seen_rates import DAMAGES, DRIFTS, FALSE_FLIPS, error_
 HELP = 'measure the error rates of "change seen" on the shipped images'
 DESCRIPTION = """\
 "Change seen" decides for every trip if the edit was made at all. This study measures its
-error rates: on drawings and flips that were made in images that were also moved, recoloured
-or damaged as a whole, and on images without an edit. It takes a few minutes."""
+error rates on images with a drawing or a flip, and on images without an edit. Most of
+these images were also moved, recoloured or damaged as a whole. The study takes a few
+minutes."""
 SUITES = ("smoke", "lite")
 
 

@@ -1,7 +1,7 @@
-"""Error rates of "change seen": missed edits and false alarms.
+"""Error rates of "change seen", the verdict whether an edit was made: missed edits, false alarms.
 
-They are measured on shipped images, with drawings and flips by the reference editors and other
-changes that a model may make to the whole image.
+They are measured on shipped images. The reference editors draw or flip; then the whole image is
+changed as a model may change it, for example by light, noise or a shift.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Shipped:
 
     @cached_property
     def edited(self) -> Image.Image:
-        """The forward edit by a reference editor."""
+        """The image after the forward edit by a reference editor."""
         return follow(parse(self.pair.forward), self.image, self.places)
 
 
@@ -78,7 +78,7 @@ def _flipped_and_damaged(drift: Drift, _: Image.Image, truth: Image.Image) -> Im
 
 
 def with_drawing(name: str, drift: Drift, cases: Iterable[Shipped]) -> ErrorRate:
-    """Count missed drawings in images with this drift."""
+    """Count missed drawings in images with this drift (a change of the whole image)."""
     verdicts = {case.slug: change_seen(case.image, drift(case.edited), case.pair) for case in cases}
     return _rate("local", name, True, {slug: v.seen for slug, v in verdicts.items()})
 

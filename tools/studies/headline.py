@@ -36,14 +36,15 @@ from tools.studies.known_damages import (
 HELP = "measure the headline metric on known damages of shipped images"
 DESCRIPTION = """\
 Measure the headline metric on damages that every viewer sees, and on changes that no viewer
-sees. Random images of the standard suite are damaged in known ways, and things in them are
-painted over or get another hue. Each group is shown with the published count, which was
-measured on other images. It takes a few minutes on an idle machine."""
+sees. Random images of the standard suite are damaged in known ways. Things in images are
+painted over or get another hue. Each group is shown with the published result, which was
+measured on other images. The study takes a few minutes on an idle machine."""
 FILE = Path(__file__).resolve().parents[2] / "static" / "img" / "examples" / "damages.json"
 SEED = 35
-# Smaller images are left out, because the steps of the ladders are in pixels.
+# Smaller images are left out, because some damages (of known_damages.LADDERS) are in pixels.
 LEAST_SIDE = 640
-#: Published results of the first measurement, on other images: by group, and by step of a ladder.
+#: Published results of the first measurement, on other images: of each group of damages, and
+#: (PUBLISHED) of each step by which a damage increases.
 GROUPS = {
     "harmless": "0 of 168 below 50 %, lowest 80 %",
     "a thing lost": "27 of 28 below 50 %",
@@ -78,7 +79,7 @@ ON_WHOLE_IMAGES: Mapping[str, Mapping[str, Damage]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One damaged image: its retention, and the part of the metric that decided."""
+    """One damaged image: its retention, and the part of the metric that lost most."""
 
     group: str
     what: str
@@ -98,7 +99,7 @@ class Row:
     lowest: float
     median: float
     highest: float
-    #: The part that decided most often.
+    #: The part that lost most in most of the images.
     because: str
     published: str
 
@@ -149,7 +150,7 @@ def drawn(count: int) -> list[str]:
 
 
 def measure(metric: Overall, slug: str, size: int, *, whole: bool) -> Iterator[Measured]:
-    """Measure the damages to things in an image, and with `whole` those of the whole image."""
+    """Measure the damages to things in an image, and with `whole` also damages to the whole image."""
     source = shipped(slug, size)
     prepared = metric.prepare_subject(
         source, chain_subject(catalog.suite(SUITE).image_by_slug[slug])
@@ -174,7 +175,7 @@ def things_in(slug: str, things: Sequence[Thing]) -> list[Thing]:
 
 
 def summary(measured: Sequence[Measured]) -> list[Row]:
-    """Return one row for each step of a ladder and for each other group."""
+    """Return one row for each step of an increasing damage, and one for each other group."""
     rows = []
     for group, published in GROUPS.items():
         of_group = [row for row in measured if row.group == group]
@@ -211,8 +212,8 @@ def as_text(rows: Sequence[Row]) -> str:
         "lowest",
         "median",
         "highest",
-        "by",
-        "method",
+        "lost most",
+        "published",
     ]
     lines = [
         [

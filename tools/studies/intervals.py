@@ -20,18 +20,19 @@ from evaluation.testing.simulations.equal_models import (
 HELP = "simulate boards of equal models: coverage, and equal models reported as different"
 DESCRIPTION = """\
 Simulates boards of ten equally good models on the cases of the shipped suites. The 95 %
-interval of usable trips must contain the truth in 93 to 99.9 % of cases, and at most 5 % of
-boards may report a difference. "Found" is the share of boards that detect the difference
-that the suite's page promises to detect in 80 %. It takes ten minutes."""
+intervals of usable trips must contain the truth for 93 to 99.9 % of the models, and at most
+5 % of the boards may report a difference. The second table is about two models that differ:
+"found" is the share of boards that detect the difference, which the suite's page promises
+for 80 %. The study takes ten minutes."""
 SUITES = ("smoke", "lite", "portraits", "standard")
 HEAD = (
     "suite",
     "setting",
-    "coverage of U",
-    "of half-life",
-    "error of U",
-    "differences",
-    "as promised",
+    "usable trips: coverage",
+    "half-life: coverage",
+    "usable trips: error",
+    "boards with a difference",
+    "within limits",
 )
 
 

@@ -1,7 +1,8 @@
 """Known damages of shipped images, for the study of the headline metric and the example strips.
 
 Harmless damages are invisible. Things are painted over or get another hue. Ladders increase one
-damage step by step. Mild and strong damages are of kinds that no constant was tuned on.
+damage step by step. Mild and strong damages are of kinds for which no constant of the metric was
+tuned.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SUITE, SIZE = "standard", 1024
 MARGIN = 0.004
 # The radius of inpainting, in pixels.
 INPAINT_RADIUS = 5
-# The turn of a hue, and the largest difference of hues within a thing, of 256 hues.
+# The turn of a hue, and the largest difference of hues within a thing, on a circle of 256 hues.
 TURN, SAME_HUE = 85, 16
 # The smallest saturation of a coloured pixel, of 255.
 COLOURFUL = 60
@@ -39,7 +40,7 @@ class Thing:
     box: Box
 
 
-#: Things at least a thirteenth of the side wide and high. The metric is known to miss smaller and
+#: Things at least a thirteenth of the image wide and high. The metric is known to miss smaller and
 #: thinner things.
 THINGS = (
     Thing("living-room", "the picture on the wall", (0.36, 0.17, 0.62, 0.39)),
@@ -112,7 +113,7 @@ def erased(image: Image.Image, box: Box) -> Image.Image:
 
 
 def turned_hue(image: Image.Image, box: Box, turn: int = TURN) -> Image.Image:
-    """Turn the hue of the pixels in a box that have the colour of its middle."""
+    """Turn the hue of those pixels in a box that have the colour of the box's middle."""
     values = np.array(image.convert("HSV"))
     part = values[_inside(image, box)]
     hue, saturation = part[..., 0].astype(int), part[..., 1]

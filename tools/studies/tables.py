@@ -22,16 +22,16 @@ def store(measured: ErrorTable, name: str) -> None:
 
 
 def merged(old: ErrorTable, new: ErrorTable) -> ErrorTable:
-    """Return the old table with all measured-again rows replaced by the new ones."""
+    """Return the old table with the new rows; rows measured again replace the old ones."""
     again = {(row.of, row.what, row.suite) for row in new.rows}
-    rest = tuple(row for row in old.rows if (row.of, row.what, row.suite) not in again)
-    return ErrorTable({**old.suites, **new.suites}, (*rest, *new.rows))
+    kept = tuple(row for row in old.rows if (row.of, row.what, row.suite) not in again)
+    return ErrorTable({**old.suites, **new.suites}, (*kept, *new.rows))
 
 
 def as_text(head: list[str], rates: list[tuple[str, ErrorRate]]) -> str:
     """Format a table of error rates; `head` names the first two columns."""
     return table(
-        [*head, "judged", "seen", "wrong", "which"],
+        [*head, "judged", "seen", "wrong", "wrong for"],
         [
             [
                 first,

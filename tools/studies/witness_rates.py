@@ -1,8 +1,9 @@
 """Error rates of the witnesses on drawn edits, in images with and without wear.
 
-Witnesses should confirm edits that were made, edits that were undone, and other things that are
-still there. They should deny a red ball instead of the edit, an edit that was not undone, a thing
-that was painted over, and another person's face.
+Witnesses are programs that check an edit, such as an object detector. They should confirm that an
+edit was made, that it was undone, and that all other things are still there. They should deny this
+if a red ball was drawn instead of the edit, if the edit was not undone, if a thing was painted
+over, or if the face is another person's.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from evaluation.testing.drifts import Drift, as_jpeg, noisy
 from evaluation.witnesses import Panel, TripToJudge
 from evaluation.witnesses.detector import MIN_AREA, SOURCE_CONFIDENCE, detector
 
-#: The drawings of worn things that may end a chain.
+#: Drawings of things to wear, whose witnesses may end a chain.
 WORN_THINGS = ("glasses", "sunglasses", "hat", "cap", "beanie")
 #: Nothing is drawn on portraits with these labels.
 COVERED = frozenset({"glasses", "sunglasses", "hat", "cap", "beanie", "headwear", "headscarf"})
@@ -86,22 +87,22 @@ class Tally:
 
 
 def drawn_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Measure the suite's own cases: the oracle's edits, edits not undone, red balls instead."""
+    """Measure the suite's own cases: the oracle's edits, the same not undone, red balls instead."""
     return _rates(panel, _drawn(suite))
 
 
 def worn_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Measure every worn thing on every bare annotated face, alternating the kinds of wear."""
+    """Measure each of WORN_THINGS on every bare annotated face, with kinds of wear in turn."""
     return _rates(panel, _worn(suite))
 
 
 def flipped_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Measure every exact operator on every image, alternating the kinds of wear."""
+    """Measure every flip and turn of every image, with kinds of wear in turn."""
     return _rates(panel, _flipped(suite))
 
 
 def rest_rates(panel: Panel, suite: Suite) -> list[ErrorRate]:
-    """Measure every image worn, with a thing painted over, and with another face."""
+    """Measure every image with wear, with a thing painted over, and with another face."""
     return _rates(panel, _bystanders(suite))
 
 

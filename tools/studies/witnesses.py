@@ -25,8 +25,8 @@ from tools.studies.witness_rates import MEASURES
 
 HELP = "measure the error rates of the witnesses on chains with a known truth"
 DESCRIPTION = """\
-Witnesses judge if an edit was made and undone. This study counts their errors. FOLDER is
-one of these:
+Witnesses are programs, such as an object detector, that judge if an edit was made and
+undone. This study counts their errors. FOLDER is one of these:
 - a run in which every edit was made and undone, such as a run of the oracle;
 - with --not-made, a run in which no edit was made, such as a run of an editor that draws
   a red ball for every prompt;
@@ -36,7 +36,7 @@ one of these:
       {"object": "hat",
        "trips": [{"made": true, "undone": true, "same_person": false, "kept": true}, ...]}
   "kept" means that all other things are still there. Missing answers are not counted.
-  FOLDER may also be a single judged chain.
+  FOLDER may also be the folder of a single judged chain.
 For example:
   python -m tools.studies witnesses oracle-smoke judged-chains --not-made red-ball-smoke"""
 JUDGED = "judged.json"
@@ -81,7 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SUITE",
-        help="judge drawn edits of this suite, and red balls instead of them, on worn images",
+        help="judge edits drawn in this suite's images, and red balls drawn instead of the "
+        "edits, with several kinds of wear",
     )
     parser.add_argument(
         "--measure",
@@ -124,7 +125,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(tables.as_json(measured, not_run=panel.not_run))
         return
-    print(tables.as_text(["witness", "searched for"], [(rate.of, rate) for rate in rows]))
+    print(tables.as_text(["witness", "question"], [(rate.of, rate) for rate in rows]))
     for name, why in panel.not_run.items():
         print(f"{name} was not run: {why}")
 

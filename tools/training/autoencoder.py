@@ -3,10 +3,10 @@
     nice -n 19 python -m tools.training.autoencoder WORK --images FOLDER ...
 
 Minimises L1 + LPIPS on random crops. A share of the batches (`--own`) are the model's own
-outputs, so that it also survives repeated passes. Training stops after `--minutes` of
-processor time, because cores may be shared, and continues when started again with the same
-WORK folder. WORK then contains the diffusers folder `model/` and the log of losses,
-`loss.csv`.
+outputs, so that images also survive repeated passes. Training stops after `--minutes` of
+processor time (not of the clock, because other programs may use the cores too). It
+continues when started again with the same WORK folder. WORK then contains the diffusers
+folder `model/` and the log of losses, `loss.csv`.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def train(options: argparse.Namespace) -> None:
     sums, count, last_log = np.zeros(2), 0, spent
     clock = time.process_time()
     for batch in crops(training, options.side, options.batch, options.seed + step):
-        # Warm up, then a cosine down to a hundredth, by the time spent instead of steps.
+        # The rate warms up, then falls on a cosine to a hundredth, by time spent instead of steps.
         share = min(spent / (60 * options.minutes), 1.0)
         rate = (
             options.rate * min(1.0, (step + 1) / 100) * (0.505 + 0.495 * math.cos(math.pi * share))
@@ -283,7 +283,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=60, help="minutes of processor time")
     parser.add_argument("--steps", type=int, help="stop after this many steps at the latest")
     parser.add_argument("--lpips", type=float, default=0.1, help="weight of LPIPS relative to L1")
-    parser.add_argument("--own", type=float, default=0.25, help="share of the model's own outputs")
+    parser.add_argument(
+        "--own", type=float, default=0.25, help="share of batches of the model's own outputs"
+    )
     parser.add_argument("--side", type=int, default=96, help="side of a crop, in pixels")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")

@@ -9,7 +9,7 @@ from tools.scenes import textures as t
 from tools.scenes.meshes import Array, Mesh, ball, leaves, sheet, smooth, tube
 from tools.scenes.studio import Scene
 
-#: The sky is black below the horizon, so ground and sea must reach it.
+#: The sky is black below the horizon, so ground and sea must reach the horizon.
 FAR = 6000.0
 
 
