@@ -225,7 +225,7 @@ class ModelRecord(Record):
 
 
 class Played(StrEnum):
-    """Where a run was played: whoever hosts a model could store images and return them."""
+    """The place where a run was played. A model's host could store images and return them."""
 
     HERE = "run here"
     ENDPOINT = "submitted endpoint"

@@ -136,7 +136,7 @@ def _without_grain(pixels: Pixels) -> Pixels:
 
 
 def _stretched(pixels: Pixels) -> Pixels:
-    """If the contrast is low, remove a colour cast and stretch the contrast."""
+    """Remove the colour cast of an image of low contrast, and stretch its contrast."""
     values = pixels.astype(np.float64)
     low, high = np.percentile(_light(pixels), SPAN_PERCENTILES)
     if (high - low) / 255 < FULL_SPAN and high > low:
