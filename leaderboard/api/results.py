@@ -48,7 +48,7 @@ from leaderboard.people.vote_rows import VoteOut, with_related
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Slug = Annotated[str, Path(max_length=80, pattern=r"^[-a-zA-Z0-9_]+$")]
 
-#: Errors that every request can return: not found, invalid, too many.
+#: Errors that every request can return: not found, invalid, too many requests.
 PROBLEMS = {404: Problem, 422: Problem, 429: Problem}
 
 #: The valid thresholds, for the documentation.
@@ -85,7 +85,7 @@ def leaderboard(
     ranks: str = Query("", max_length=8, description="here: rank only models that were run here."),
     sort: str = Query("", max_length=20),
 ) -> Any:
-    """Return the same rows and numbers as the page, by the same filters."""
+    """Return the same rows and numbers as the page, with the same filters."""
     query = BoardQuery.parse(request.GET.dict())
     if query is None:
         raise HttpError(404, "There is no suite yet: run `manage.py load_benchmark`.")
@@ -170,7 +170,7 @@ def standings(
     metric: str = Query("", max_length=20),
     threshold: float = Query(DEFAULT_THRESHOLD, description=ONE_OF),
 ) -> Any:
-    """List the run's standings: half-life, usable trips and curve by scope."""
+    """List the run's standings (half-life, usable trips, curve) on all cases and on parts of them."""
     rows = Standing.objects.filter(run=_run(run_id), threshold=threshold).select_related("metric")
     if metric:
         rows = rows.filter(metric__name=metric)
@@ -241,7 +241,10 @@ def votes(
     kind: str = Query("", max_length=8, description="pair or usable."),
     suite: str = Query("", max_length=80),
 ) -> Any:
-    """List the votes on public runs, oldest first, with retention and evidence."""
+    """List the votes on public runs, oldest first.
+
+    Each image has its retention by metric and the evidence of witnesses (automatic checks).
+    """
     rows = with_related(Vote.objects.public())
     if kind:
         rows = rows.filter(kind=kind)
@@ -258,7 +261,7 @@ def votes(
     tags=["people"],
 )
 def agreement(request: HttpRequest) -> Any:
-    """Return how often metrics and witnesses agree with people."""
+    """Return how often metrics and witnesses (automatic checks of edits) agree with people."""
     report = PeopleReport.objects.order_by("pk").first()
     return report.numbers | {"computed_at": report.computed_at.isoformat()} if report else {}
 

@@ -35,8 +35,8 @@ revoked.
            "idempotency_key": "'"$(uuidgen)"'"}}'
 
 The response contains the submission's own `token`. Keep it as secret as a password: all further
-requests need only this token. `GET /submissions/TOKEN` returns the status (ask every 10 seconds
-at most), and the actions are below that URL. `page` is the submission's page for people. The key
+requests need only this token. `GET /submissions/TOKEN` returns the status (ask at most every
+10 seconds), and the actions are below that URL. `page` is the submission's page for people. The key
 of your endpoint is stored encrypted, sent only to your endpoint, and never returned.
 
 If a request was interrupted, repeat it with the same `idempotency_key`: it returns the first

@@ -1,4 +1,4 @@
-"""Response schemas of the API. Their descriptions are part of the public documentation.
+"""Response schemas of the API. The descriptions of fields are part of the public documentation.
 
 By default a field shows the row's attribute of the same name. `alias` names another attribute, or
 one of a related row ("metric.name"). `resolve_*` computes a value that is not an attribute.
@@ -45,10 +45,10 @@ class StandingOut(StandingNumbers, Schema):
     rank_low: int | None
     rank_high: int | None
     tier: str | None = Field(
-        description="Class letter. A class is its best model and the next ones, as long as their "
-        "possible ranks overlap with the best model’s."
+        description="Class letter. A class begins with its best model and includes the following "
+        "models while their possible ranks overlap with those of the best one."
     )
-    p_first: float | None = Field(description="Probability of being first.")
+    p_first: float | None = Field(description="Probability that the model is first.")
     method_version: str
 
 
@@ -63,7 +63,9 @@ class ModelOut(Schema):
     homepage: str
     price_per_edit: float | None = Field(description="USD, as listed by the provider.")
     price_date: date | None
-    is_reference: bool = Field(description="A reference editor: never ranked.")
+    is_reference: bool = Field(
+        description="A reference editor (a simple test program): never ranked."
+    )
     verified: bool
     url: Url = Field(alias="get_absolute_url")
 
@@ -74,11 +76,14 @@ class SuiteOut(Schema):
     title: str
     description: str
     trips: int
-    size: int = Field(description="Images of any aspect have about size × size pixels.")
+    size: int = Field(
+        description="Images keep their aspect ratio; their area is about size × size pixels."
+    )
     repeats: int
     content_hash: str
     elsewhere: bool = Field(
-        alias="published_elsewhere", description="Published by others: never ranked."
+        alias="published_elsewhere",
+        description="The results were published by others: never ranked.",
     )
     source_url: str
     frozen_at: datetime | None
@@ -92,7 +97,9 @@ BoardColumns: Any = create_model("BoardColumns", __base__=Schema, **_fields)
 
 class BoardRowOut(BoardColumns):
     model: ModelOut
-    standing: StandingOut | None = Field(description="null: the metric was not run.")
+    standing: StandingOut | None = Field(
+        description="The results by the metric; null: the metric was not run."
+    )
     semantic: StandingOut | None
 
 
@@ -128,7 +135,10 @@ class ImageOut(Schema):
     height: int
     thumbnail: Url = Field(alias="thumbnail_url")
     copy_url: Url = Field(description="Re-encoded without loss, in canonical form.")
-    original: Url = Field(alias="original_url", description="The bytes as the model returned them.")
+    original: Url = Field(
+        alias="original_url",
+        description="The bytes as the model returned them, or for a source as the suite has them.",
+    )
 
 
 class CaseOut(Schema):
@@ -143,8 +153,8 @@ class CaseOut(Schema):
     forward: str
     backward: str
     steps: list[list[list[str]]] = Field(
-        description="By trip, in a cycle: name, letter and prompt of each step. Empty if each trip "
-        "is the forward and the backward edit."
+        description="One list for each trip; after the last list, the first is used again. Each "
+        "step is [name, letter, prompt]. Empty if every trip has only a forward and a backward edit."
     )
     licence: str = Field(alias="image.licence")
     attribution: str = Field(alias="image.attribution")
@@ -159,7 +169,8 @@ class RunOut(Schema):
     state: str
     reason: str = Field(alias="reason_text")
     arm: dict[str, Any] = Field(
-        description="Settings of an experiment's arm, never ranked. Empty: the suite's settings."
+        description="Settings that an experiment changed; such a run (an arm) is never ranked. "
+        "Empty: the suite's own settings."
     )
     source: str
     played: Played = Field(
@@ -171,23 +182,28 @@ class RunOut(Schema):
     ranked: bool
     secret: str | None = Field(
         alias="published_secret",
-        description="The secret from which seeds and order are derived; null until the run ends.",
+        description="The secret from which the seeds and the order of play are derived; null until "
+        "the run ends.",
     )
     marks_kept: float | None = Field(
-        alias="review.marks_kept", description="Median share of painted marks that the model kept."
+        alias="review.marks_kept",
+        description="Audits (extra requests that test for cheating) paint a mark on an edited image "
+        "before the model undoes the edit. Median share of the mark that the model kept.",
     )
     loss_under_audit: float | None = Field(
         alias="review.loss_under_audit",
-        description="Median loss caused by a harmless alteration of the image.",
+        description="Median extra loss if an audit alters an edited image slightly before the model "
+        "undoes the edit.",
     )
     cold_gap: float | None = Field(
         alias="review.cold_gap",
-        description="Median LPIPS loss of one edit of an image that the model has never seen, minus "
-        "its loss in three trips.",
+        description="Before any trip, an audit draws an object into the source, which the model must "
+        "remove. Median LPIPS loss of this one edit, minus the chain's loss after three trips.",
     )
     changed_elsewhere: float | None = Field(
         alias="review.changed_elsewhere",
-        description="Median share of the image that an edit changes outside the edited region.",
+        description="Median change outside the edited region by one edit, measured by the headline "
+        "metric (Overall).",
     )
     held_because: list[str] = Field(
         alias="review.flag_texts",
@@ -199,7 +215,8 @@ class RunOut(Schema):
     edits_done: int = Field(alias="progress.edits_done")
     edits_total: int = Field(alias="progress.edits_total")
     stop_after: int = Field(
-        description="Trips still played after a chain's result is known; 0: chains never stop early."
+        description="A chain stops this many trips after its result is known. 0: every chain plays all "
+        "trips."
     )
     edits_saved: int = Field(
         alias="progress.edits_saved",
@@ -232,7 +249,7 @@ class Done(Schema):
 
 
 class RunStatusOut(Schema):
-    """The progress of a run, as polled by its page."""
+    """The progress of a run, as its page polls it."""
 
     id: int
     state: str = Field(
@@ -240,11 +257,11 @@ class RunStatusOut(Schema):
     )
     label: str
     ended: bool = Field(description="True when the state is final: stop polling.")
-    public: bool = Field(description="True if its results are at /runs/{id}.")
+    public: bool = Field(description="True if the run's results are at /runs/{id}.")
     now: str = Field(description="A sentence on the current state.")
     next: str = Field(description="A sentence on the next step; may be empty.")
     reason: str = Field(
-        alias="reason_text", description="A sentence on why it is paused or failed."
+        alias="reason_text", description="A sentence on why the run is paused or failed."
     )
     resume_at: datetime | None = Field(description="When a paused run resumes by itself.")
     position: int | None = Field(description="Place among the queued runs, from 1.")
@@ -252,7 +269,7 @@ class RunStatusOut(Schema):
     chains: Done
     trips_scored: Done
     edits_per_minute: float | None = Field(description="Average of the last two minutes.")
-    seconds_left: int | None = Field(description="Time left for the edits at the current rate.")
+    seconds_left: int | None = Field(description="Seconds left for the edits at the current rate.")
     calls: int
     spent_usd: float
     started_at: datetime | None
@@ -280,7 +297,8 @@ class ChainOut(Schema):
     outcome_text: str
     trips_played: int
     results: dict[str, Any] = Field(
-        description="By metric: retention by trip, AUC, event and time by threshold."
+        description="For each metric: retention after each trip, its average over the trips (auc), "
+        "and for each threshold when and why the chain ended."
     )
     url: Url = Field(alias="get_absolute_url")
 
@@ -304,7 +322,7 @@ class TripOut(TripMeasures, Schema):
     edited_seconds: float | None
     restored_seconds: float | None
     between: list[StepOut] = Field(
-        description="The answers between the edited and the restored image, if a trip has more than "
+        description="The steps between the edited and the restored image, if a trip has more than "
         "two edits."
     )
     distances: dict[str, float]
@@ -338,11 +356,11 @@ class ExperimentResultOut(Schema):
 
     model: str = Field(alias="model.slug", description="Slug of the editing model.")
     finding: str
-    runs: dict[str, int] = Field(description="The run of each arm.")
+    runs: dict[str, int] = Field(description="The id of each arm's run, by the name of the arm.")
     metrics: dict[str, Any] = Field(
         alias="results",
-        description="By metric: effects with intervals, rank test, sensitivity by category, "
-        "reruns.",
+        description="For each metric: effects with intervals, a rank test, sensitivity by category, "
+        "and the spread between repeats.",
     )
 
     @staticmethod
@@ -351,7 +369,7 @@ class ExperimentResultOut(Schema):
 
 
 class ExperimentOut(Schema):
-    """A suite that is run in several ways, the arms; the first arm is the baseline."""
+    """A suite that is run in several ways, called arms. The first arm is the baseline."""
 
     slug: str = Field(alias="experiment.slug")
     title: str = Field(alias="experiment.title")

@@ -37,7 +37,7 @@ LEFT_OUT = ("website",)
 OVERRIDES: dict[str, tuple[Any, Any]] = {
     "contract": (
         Literal[tuple(CONTRACTS)],
-        Field(description="The request's format; /submit/ explains each."),
+        Field(description="The format of requests to your endpoint; /submit/ explains each one."),
     ),
     "extra": (
         dict[str, Any],
@@ -53,10 +53,13 @@ OVERRIDES: dict[str, tuple[Any, Any]] = {
     ),
     "idempotency_key": (
         uuid.UUID | None,
-        Field(None, description="Repeating a key returns the same submission."),
+        Field(
+            None, description="A request with an earlier key returns the submission of that key."
+        ),
     ),
 }
-#: JSON types by form field. The first match counts: Django's DecimalField is an IntegerField.
+#: JSON types by form field. The first match counts, because DecimalField is a subclass of
+#: IntegerField.
 TYPES = (
     (forms.BooleanField, bool),
     (forms.DecimalField, float),
@@ -107,14 +110,14 @@ class ProbeStep(Schema):
     label: str
     state: str = Field(description="running, passed, warning, failed or skipped")
     detail: str
-    advice: str = Field(description="How to fix it.")
+    advice: str = Field(description="How to fix a step that did not pass.")
 
 
 class Probe(Schema):
     """The test of the endpoint: one round trip of a small image."""
 
     done: bool
-    passed: bool | None = Field(description="null: not done yet.")
+    passed: bool | None = Field(description="null: the test is not done yet.")
     steps: list[ProbeStep]
 
 
@@ -146,7 +149,7 @@ class SubmissionOut(Schema):
         description="Submissions that will be reviewed before this one."
     )
     estimate: EstimateOut
-    run: RunStatusOut | None = Field(description="null: not approved yet.")
+    run: RunStatusOut | None = Field(description="null: the submission is not approved yet.")
     created_at: datetime
     updated_at: datetime
 
@@ -222,7 +225,7 @@ token_auth = ApiTokenAuth()
     summary="Submit a model",
 )
 def submit(request: Any, response: HttpResponse, submission: SubmissionIn) -> Any:
-    """Submit a model as the form at /submit/ does. Its endpoint is then tested."""
+    """Submit a model as the form at /submit/ does. The model's endpoint is then tested."""
     sender: ApiToken = request.auth
     suite = find_suite(submission.suite, list(Suite.objects.playable().defer("definition")))
     form = SubmissionForm(
@@ -268,7 +271,7 @@ def test(request: HttpRequest, token: Token) -> Any:
 
 @router.post("/{token}/key", response={200: Act, **REFUSED}, summary="Set a new key")
 def key(request: HttpRequest, token: Token, key: KeyIn) -> Any:
-    """Set the key. A run that waits for it continues, and a failed test is repeated."""
+    """Set the key. A run that waits for a key continues, and a failed test is repeated."""
     return _act(request, token, lambda submission: workflow.set_key(submission, key.api_key))
 
 

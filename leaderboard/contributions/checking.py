@@ -45,7 +45,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.entries import free_slug, taken_name
 
-#: Most attempts to check a bundle that crashes the process.
+#: A bundle that crashes the process is checked at most this many times.
 MAX_ATTEMPTS = 3
 #: Turns of `TURN_SECONDS` after which a check lets other jobs run.
 TURNS = 10
@@ -69,7 +69,8 @@ class Stopped(Exception):
 def check(contribution_id: int) -> None:
     """Publish the run if all its numbers are confirmed; else refuse it."""
     contribution = ContributedRun.objects.filter(pk=contribution_id).first()
-    # Claiming counts the attempt, because a process that crashes later cannot count it.
+    # Claiming reserves the check for this process. It also counts the attempt, because a process
+    # that crashes later cannot count it.
     if contribution is None or not contribution.claim():
         return
     try:
@@ -91,7 +92,7 @@ def check(contribution_id: int) -> None:
     except Exception:
         log.exception("contributed run not checked", contribution=contribution.pk)
         if contribution.attempts < MAX_ATTEMPTS:
-            # The sweep enqueues it again.
+            # The recovery sweep enqueues the check again.
             ContributedRun.objects.filter(pk=contribution_id).update(
                 state=State.WAITING, lease_until=None
             )
@@ -128,7 +129,8 @@ def _verify_and_import(contribution: ContributedRun, bundle: Bundle) -> None:
             verified=True,
             counts=counts,
             provenance=_provenance(verification, contribution.contributed_by),
-            # The flags are set below, from the audits.
+            # The flags (reasons not to rank the run) are set below, from the audits: extra
+            # requests that test for cheating.
             flags=[],
             published=True,
         )
@@ -179,7 +181,7 @@ def _counts(contribution: ContributedRun, verification: Verification) -> dict[st
                 and chains_finished > len(contribution.finished)
             )
             if stop_requested() or (has_progress and _should_yield(began)):
-                if has_progress:  # a chain with a wrong number must be checked again
+                if has_progress:  # never with reasons: a chain with a wrong value is checked again
                     contribution.finished = finished
                     contribution.checks = dict(finished_counts)
                 contribution.put_back()
@@ -246,7 +248,7 @@ def _suite_of(bundle: Bundle) -> Suite:
         )
     incomplete = [chain.name for chain in document.chains if chain.outcome == "lost"]
     if incomplete:
-        raise BundleError(f"the chain {incomplete[0]} is not complete: play it to its end")
+        raise BundleError(f"the chain {incomplete[0]} is not complete: play the chain to its end")
     if document.run.earlier_secrets:
         raise BundleError(
             "parts were played again with another secret: play the whole suite in one run"
@@ -266,11 +268,11 @@ def _early_reasons(verification: Verification) -> Iterator[str]:
             "`convergebench score RUN`"
         )
     elif headline in verification.unable:
-        yield f"its {headline} cannot be recomputed here: {verification.unable[headline]}"
+        yield f"its values of {headline} cannot be recomputed here: {verification.unable[headline]}"
     for name in verification.missing_witnesses:
         yield (
-            f"the witness {name}, which can end chains, was not run: run `convergebench "
-            "weights`, then `convergebench score RUN --again`"
+            f"the witness {name}, an automatic check that can end chains, was not run: run "
+            "`convergebench weights`, then `convergebench score RUN --again`"
         )
 
 
@@ -287,9 +289,9 @@ def _reason(check: Check, verification: Verification) -> str:
 
 
 def _provenance(verification: Verification, contributed_by: str) -> dict[str, Any]:
-    """Return the provenance of a contributed run.
+    """Return the provenance (the record of how it was made) of a contributed run.
 
-    Only two version strings are copied from the bundle; this site adds everything else.
+    Only two version strings and the hash of the secret, which was checked, come from the bundle.
     """
     suite, stated = verification.suite, verification.document.run.provenance
     versions = {

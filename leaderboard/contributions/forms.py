@@ -52,7 +52,7 @@ class ContributionForm(forms.ModelForm):
         label="The bundle",
         allow_empty_file=False,
         widget=forms.ClearableFileInput({"accept": ".zip,application/zip"}),
-        help_text="The zip file, with images, that convergebench bundle RUN wrote.",
+        help_text="The zip file that convergebench bundle RUN wrote, with images.",
     )
     # A honeypot: people do not see the field, so they leave it empty.
     website = forms.CharField(
@@ -82,8 +82,8 @@ class ContributionForm(forms.ModelForm):
             raise ValidationError("A name needs at least two letters or digits.")
         if taken := taken_name(name):
             raise ValidationError(
-                f"“{taken}” is already on this site. Choose another name; contribute another "
-                "run of your model from its own page."
+                f"“{taken}” is already on this site. Choose another name. If it is your model, "
+                "contribute this run from the private page of an earlier one."
             )
         return name
 
@@ -139,7 +139,7 @@ def accept(form: ContributionForm, address: str | None) -> ContributedRun:
 
 
 def withdraw(contribution: ContributedRun) -> None:
-    """Withdraw a run: mark it, hide it, and delete its e-mail, address and file."""
+    """Withdraw a run: hide it, and delete its file and the contributor's addresses."""
     with transaction.atomic():
         row = ContributedRun.objects.select_for_update().get(pk=contribution.pk)
         if row.state == State.WITHDRAWN:

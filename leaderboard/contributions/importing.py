@@ -1,4 +1,8 @@
-"""Import of bundles and score files; runs are marked as played elsewhere."""
+"""Import of bundles (zip files of runs) and score files.
+
+Imported runs are marked as played elsewhere. Score files add values of no-reference metrics to a
+run.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +94,7 @@ def import_bundle(
     anyway: bool = False,
     on_check: Callable[[Check], None] = lambda check: None,
 ) -> Imported:
-    """Import a bundle and return its run; a second import returns the existing run.
+    """Import a bundle and return its run. A second import returns the existing run.
 
     First all numbers are recomputed, as `convergebench verify` does. Raises BundleError if a
     number differs. With `anyway` the run is imported nevertheless, with `verified` False.
@@ -110,7 +114,7 @@ def import_bundle(
             different.append(f"{check.line}, {check.what}: {check.detail}")
     if different and not anyway:
         raise BundleError(
-            f"{len(different)} of its lines differ when recomputed: {'; '.join(different[:3])}"
+            f"{len(different)} of its values differ when recomputed: {'; '.join(different[:3])}"
         )
     suite = stored_suite or store_suite(bundle.suite, source_images)
     metrics, notes = calibrated_metrics(bundle, suite, verification)
@@ -158,7 +162,7 @@ def store_images(bundle: Bundle) -> dict[str, StoredImage]:
         except ImageError:
             continue
         if image.sha256 != file.sha256:
-            continue  # its bytes do not match the hash
+            continue  # the bytes do not match the stated hash
         stored = by_hash[file.sha256] = StoredImage.objects.get_or_store(image)
         # Make these now, so that no web process decodes untrusted images.
         stored.write_copy(image)
@@ -229,9 +233,10 @@ def calibrated_metrics(
 ) -> tuple[dict[str, MetricVersion], list[str]]:
     """Return the metrics to import, calibrated on the suite, and notes on other metrics.
 
-    All runs share the calibrations of an image, so untrusted calibrations are never imported.
+    A calibration has the metric's reference distances of an image, such as the distance of a blank
+    card. All runs share the calibrations of an image, so untrusted calibrations are never imported.
     Missing calibrations are computed on this site. A metric that this site cannot compute is
-    left out if a calibration is missing; with `only_computable` it is always left out.
+    left out if one of its calibrations is missing; with `only_computable`, it is always left out.
     """
     versions: dict[str, MetricVersion] = {}
     missing_by_image: dict[str, list[str]] = {}
@@ -250,7 +255,7 @@ def calibrated_metrics(
         )
         missing = [slug for slug, p in images.items() if p.pixels_sha256 not in calibrated]
         if why and (missing or only_computable):
-            notes.append(f"{name} is left out because it cannot be calibrated here: {why}")
+            notes.append(f"{name} is left out because it cannot be computed here: {why}")
             continue
         versions[name] = version or MetricVersion.objects.get_or_create(**values)[0]
         for slug in missing:
@@ -366,7 +371,7 @@ def _audits(bundle: Bundle, run: Run, images: Mapping[str, StoredImage]) -> None
 def notes_to_store(edit: EditRecord) -> dict[str, Any]:
     """Return the notes on an edit that may be stored.
 
-    They cannot be verified, and pages show some of them. URLs in notes are never fetched.
+    Notes cannot be verified, and pages show some of them. URLs in notes are never fetched.
     """
     notes = {
         name[:80]: value
@@ -425,7 +430,7 @@ def _model(bundle: Bundle, slug: str) -> EditingModel:
     """Return the model's row. A new row is created from the bundle, without options."""
     stated = bundle.document.model
     fields = {name: getattr(stated, name) for name in MODEL_FIELDS}
-    notes = "Entered by an imported bundle; it cannot be played here without options of its own."
+    notes = "Entered by an imported bundle. The model cannot be played here until it gets options."
     return EditingModel.objects.get_or_create(
         slug=slug or stated.slug, defaults=fields | {"notes": notes}
     )[0]

@@ -1,4 +1,4 @@
-"""Bundles of runs in the database: their rows as bundle records."""
+"""Bundles (zip files to verify a run) of runs in the database."""
 
 from __future__ import annotations
 
@@ -59,18 +59,24 @@ def write(run: Run, file: Path | IO[bytes], *, images: bool = False) -> None:
 
 
 def images_size(run: Run) -> int:
-    """Return how many bytes the images of a run's bundle have in total."""
+    """Return the total size in bytes of the images of a run's bundle."""
     return sum(stored.bytes for stored in _images_of(run))
 
 
 class DatabaseSource:
-    """The RunSource of a run in the database. Raises BundleError if it cannot have a bundle."""
+    """The content of a bundle, read from a run in the database (a RunSource).
+
+    Raises BundleError if the run cannot have a bundle.
+    """
 
     def __init__(self, run: Run) -> None:
         if run.state != RunState.FINISHED:
             raise BundleError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
         if run.suite.sealed:
-            raise BundleError(f"run {run.pk} played a sealed suite: only its numbers are public")
+            raise BundleError(
+                f"run {run.pk} played a sealed suite, whose cases are secret: only the run's results "
+                "are public"
+            )
         if run.suite.definition is None:
             raise BundleError(
                 f"run {run.pk} was published by others, without a suite file to verify it against"
@@ -238,7 +244,10 @@ def _ledger(run: Run) -> Ledger:
 
 
 def _images_of(run: Run) -> list[StoredImage]:
-    """Return every image of a run once, in order of hash: sources, answers, audit images."""
+    """Return the different images of a run in order of hash: sources, answers and audit images.
+
+    Audit images belong to extra requests that test for cheating.
+    """
     trips, audits = Trip.objects.filter(chain__run=run), Audit.objects.filter(chain__run=run)
     keys = {
         *run.suite.images.values_list("stored", flat=True),

@@ -140,7 +140,7 @@ def _result(run: Run, standing: Standing) -> dict[str, Any]:
         },
         "metric_config": {
             "evaluation_description": "Round trips of an edit and its inverse until less than "
-            f"{standing.threshold:.0%} of the image is left by {label}, as the mean over cases.",
+            f"{standing.threshold:.0%} of the image is left, measured by {label}; the mean over cases.",
             "lower_is_better": False,
             "score_type": "continuous",
             "min_score": 0,

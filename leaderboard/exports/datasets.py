@@ -30,13 +30,15 @@ Written on {date} from {runs} public runs of {suites}.
   models after the same trip.
 - `votes.jsonl`: {votes:,} lines. Each is the vote of a person who did not know the models, in the
   API's format. On a `pair` the `answer` is `first`, `second` or `cannot say`; on one restored image
-  it is `yes` or `no` (still usable). Both images have their model, retention by metric (`retention`)
-  and the verdicts of witnesses and judges (`evidence`). The voter is a hash with a weight. Leave
-  the roles `gold` (a known answer) and `repeat` (a pair shown again) out of fits.
-- `images/`: named by the SHA-256 of their bytes, exactly as used and as answered.
+  it is `yes` or `no` (still usable). Each image has its model, its retention by metric (`retention`)
+  and the verdicts of witnesses, which are automatic checks of the edit (`evidence`). `voter` is a
+  hash, and `weight` is the weight of this voter. Leave votes out of fits if their `role` is `gold`
+  (the answer was known) or `repeat` (the question was asked again).
+- `images/`: named by the SHA-256 of their bytes. Sources are exactly as used, restored images
+  exactly as the models returned them.
 
 Licences. Each line names the licence and attribution of its source image. A degraded image is
-derived from it, under the same licence. The terms of the model named in the line may demand more.
+derived from its source, under the same licence. The terms of the model named in the line may demand more.
 
 Provenance. Each line names the run, the model, how the run was played, its secret, the suite and
 the suite's content hash. Metric versions are in `runs.json`. Preferences in `preferences.jsonl` come
@@ -123,7 +125,7 @@ def export(out: Path, suite: Suite | None = None) -> Counts:
 
 
 def _write_votes(out: Path, runs: list[Run], written: set[str]) -> int:
-    """Write the public votes on these runs and their images. Return the number of votes."""
+    """Write the public votes on these runs, with the images. Return the number of votes."""
     both = Q(question__second=None) | Q(question__second__chain__run__in=runs)
     votes = Vote.objects.public().filter(both, question__first__chain__run__in=runs)
     number = 0

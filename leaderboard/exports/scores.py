@@ -85,7 +85,7 @@ def scores_json(run: Run) -> Iterator[str]:
 def quality_csv(run: Run) -> Iterator[str]:
     """Yield the values of no-reference metrics on every image of a run as CSV.
 
-    The result is a score file for `import_results scores` on a site where the metrics do not run.
+    The lines form a score file for `import_results scores` on a site where the metrics do not run.
     Trip 0 is the source.
     """
     yield from csv_lines(
@@ -109,11 +109,12 @@ def quality_csv(run: Run) -> Iterator[str]:
 def file_name(suite: Suite) -> str | None:
     """Return the name of the file with a suite's public scores; None if no run is public.
 
-    The name depends on the runs on the board and their numbers. So an outdated file is not served
+    The name depends on the runs on the board and their results. So an outdated file is not served
     after a run is published, withdrawn or scored again.
     """
     runs = Run.objects.on_the_board().filter(suite=suite)
-    # Standings are replaced whenever a run is scored, so their keys identify its numbers.
+    # Standings (stored results) are replaced whenever a run is scored, so their keys identify
+    # the results.
     runs_written = runs.order_by("pk").values_list("pk").annotate(written=Max("standings__pk"))
     if not runs_written:
         return None

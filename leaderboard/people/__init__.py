@@ -1,1 +1,1 @@
-"""People's votes: questions, ballots, rows and counting."""
+"""People's votes: choice of questions, voting sessions, published rows, and counting."""

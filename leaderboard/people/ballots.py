@@ -56,26 +56,27 @@ def set_voter_cookie(response: HttpResponse, voter: Voter) -> None:
     )
 
 
-#: Questions of a session, including GOLDS questions with a known answer and REPEATS repeated
-#: questions with the sides exchanged.
+#: Number of questions of a session. GOLDS of them have a known answer, and REPEATS of them are
+#: earlier questions again, with the sides exchanged. All others are ordinary questions.
 LENGTH = 10
 GOLDS, REPEATS = 1, 1
-#: Fewest open questions for which a session starts.
+#: A session needs at least this many ordinary questions.
 MIN_QUESTIONS = 3
-#: Most open questions considered for a session, in the order of `due`.
+#: Maximum number of open questions considered for a session: those with the smallest `due`.
 CANDIDATES = 60
-#: Added to `due` of a question each time it is shown.
+#: Added to a question's `due` each time it is shown, so that other questions come first.
 DUE_STEP = 0.25
 #: Smallest distance from a question to its repeat in a session.
 REPEAT_DISTANCE = 3
-#: Upper limit of the seconds that a page reports.
+#: Longer answering times that a page reports are stored as this time.
 LONGEST_SECONDS = 3600.0
 #: Answers that the page may send, by kind of question.
 ANSWERS: Mapping[str, frozenset[str]] = {
     Kind.PAIR: frozenset({"left", "right", "neither"}),
     Kind.USABLE: frozenset({"yes", "no"}),
 }
-# Voters must not be able to predict sides, order and golds.
+# Voters must not be able to predict the sides, the order and the gold questions (those with a
+# known answer).
 _random = random.SystemRandom()
 
 
@@ -131,24 +132,24 @@ def _locked_session(voter: Voter, kind: str) -> list[Vote]:
     return open_session(voter, kind)
 
 
-def _ordinary(unseen: QuerySet[Question], kind: str, most: int) -> list[Question]:
-    """Return the session's ordinary questions; most pairs differ visibly."""
+def _ordinary(unseen: QuerySet[Question], kind: str, number: int) -> list[Question]:
+    """Return up to `number` ordinary questions. The majority of pairs differ visibly."""
     if kind != Kind.PAIR:
-        return _choose(list(unseen[:CANDIDATES]), most)
+        return _choose(list(unseen[:CANDIDATES]), number)
     visible = list(unseen.filter(ease__gte=VISIBLE)[:CANDIDATES])
     hard = list(unseen.filter(ease__lt=VISIBLE)[:CANDIDATES])
-    few = _choose(hard, max(round(most * HARD), most - len(visible)))
-    return [*_choose(visible, most - len(few)), *few]
+    few = _choose(hard, max(round(number * HARD), number - len(visible)))
+    return [*_choose(visible, number - len(few)), *few]
 
 
-def _choose(questions: Sequence[Question], most: int) -> list[Question]:
-    """Choose among the first questions, from different cases as far as possible."""
+def _choose(questions: Sequence[Question], number: int) -> list[Question]:
+    """Choose up to `number` of these questions, from different cases as far as possible."""
     # The order is varied, so that simultaneous voters do not all see the same questions.
     pool = sorted(questions, key=lambda question: (question.due or 0) + 0.1 * _random.random())
     chosen: list[Question] = []
     for may_repeat_case in (False, True):
         for question in pool:
-            if len(chosen) < most and question not in chosen:
+            if len(chosen) < number and question not in chosen:
                 is_new_case = all(question.case_id != other.case_id for other in chosen)
                 if is_new_case or may_repeat_case:
                     chosen.append(question)
@@ -196,7 +197,10 @@ def _save(votes: list[Vote]) -> list[Vote]:
 def answer(
     vote: Vote, choice: str, seconds: Any = None, looked: Mapping[str, Any] | None = None
 ) -> None:
-    """Store the answer to an open question, once. Raises NotAccepted if it is invalid."""
+    """Store the answer to an open question.
+
+    Raises NotAccepted if the answer is invalid, too late, or not the first.
+    """
     if choice not in ANSWERS[vote.kind]:
         allowed = ", ".join(sorted(ANSWERS[vote.kind]))
         raise NotAccepted(f"answer: {choice[:20]!r} is not one of {allowed}", 422)
@@ -234,7 +238,7 @@ def _looked(reported: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_finished(session: str, voter: Voter) -> bool:
-    """Return True if every question of this voter's session has its answer."""
+    """Return True if every question of this voter's session is answered."""
     votes = Vote.objects.filter(session=session, voter=voter)
     return votes.exists() and not votes.filter(answered_at=None).exists()
 
@@ -242,7 +246,7 @@ def is_finished(session: str, voter: Voter) -> bool:
 FOLDER = "ballots"
 #: Files are padded to a multiple of this length. Decoders ignore the zeros at the end.
 PADDED_TO = 32 * 1024
-#: Images older than this are deleted, and rendered again on request.
+#: Files older than this are deleted, and written again on request.
 MAX_IMAGE_AGE = timedelta(days=2)
 
 
@@ -255,7 +259,7 @@ def image_name(stored: StoredImage, size: tuple[int, int]) -> str:
 def read_image(stored: StoredImage, size: tuple[int, int]) -> bytes:
     """Return the image at this size.
 
-    Raises FileNotFoundError if it is missing, ImageError if it is broken.
+    Raises FileNotFoundError if the stored image is missing, ImageError if it is broken.
     """
     file = image_name(stored, size)
     try:
@@ -280,7 +284,7 @@ def prepare_image(stored: StoredImage, size: tuple[int, int]) -> None:
 
 
 def delete_old_images() -> int:
-    """Delete images older than MAX_IMAGE_AGE; return the number deleted."""
+    """Delete files older than MAX_IMAGE_AGE; return the number deleted."""
     removed, before = 0, timezone.now() - MAX_IMAGE_AGE
     try:
         shards, _ = default_storage.listdir(FOLDER)

@@ -1,4 +1,7 @@
-"""Count votes: weigh voters, compare models, and compare metrics with people."""
+"""Count votes: weigh voters, compare models, and compare metrics and witnesses with people.
+
+Witnesses are automatic checks of an edit. A judge is a witness that asks a vision-language model.
+"""
 
 from __future__ import annotations
 
@@ -62,19 +65,20 @@ from leaderboard.people.vote_rows import (
 )
 from leaderboard.standings.stored import chain_result
 
-#: Fewest votes for which an agreement is reported.
+#: An agreement is reported from this number of votes on.
 MIN_VOTES = 10
-#: Most questions in the list where people and the headline metric differ.
+#: Maximum length of a list of questions on which people contradict the headline metric.
 DIFFERENCES = 12
-#: A question is listed if at least MIN_PEOPLE voted, and at most the share MAX_AGREEMENT of
-#: them agrees with the metric.
+#: A question is listed if at least MIN_PEOPLE people voted, and at most the share MAX_AGREEMENT of
+#: these people agrees with the metric.
 MIN_PEOPLE, MAX_AGREEMENT = 3, 1 / 3
 #: Shortest interval between two counts while votes arrive.
 COUNT_INTERVAL = timedelta(minutes=5)
 #: Limits on rendering images of questions in advance: questions, and seconds. The worker has
 #: other jobs, so the remaining images are rendered after the next count.
 PREPARED_QUESTIONS, PREPARING_SECONDS = 1_200, 20.0
-#: Lower retentions of a part are raised to this, because unusable images hardly differ.
+#: Lower retentions by a part of the headline metric are raised to this, because unusable images
+#: hardly differ.
 MIN_RETENTION = 0.02
 #: Voters with a weight below this are reported as little trusted.
 TRUSTED_WEIGHT = 0.5
@@ -132,7 +136,10 @@ def count() -> PeopleReport:
 
 @dataclass(frozen=True)
 class Table:
-    """Ordinary votes of one kind with their images; `ballots` has the votes as arrays."""
+    """Ordinary votes (no checks of the voter) of one kind, with the images voted on.
+
+    `ballots` has the same votes as arrays.
+    """
 
     kind: str
     votes: Sequence[CountedVote]
@@ -235,7 +242,7 @@ def _judges(runs: Mapping[int, Run], agreements: Mapping[str, Any]) -> dict[int,
 def _preferences(
     runs: Sequence[int], models: Mapping[int, int], pairs: Table, weights: Mapping[int, float]
 ) -> dict[int, dict[str, Any]]:
-    """Return people's preferences among a suite's runs; with too few votes, only their number."""
+    """Return people's preferences among a suite's runs; with too few votes, only the counts."""
     compared = {*pairs.ballots.first.tolist(), *pairs.ballots.second.tolist()}
     seen = [run for run in runs if models[run] in compared]
     # The last entry is read by -1, the index of runs that are not compared.
@@ -340,7 +347,10 @@ def _share(share: Share | None) -> dict[str, Any] | None:
 def _threshold(
     name: str, images: Sequence[VotedImage], ballots: Ballots, weights: Floats
 ) -> dict[str, Any]:
-    """Return the retention at which half of the people call an image unusable, and the curve."""
+    """Return the retention at which half of the people call an image unusable.
+
+    `curve` has the share of people who call it usable, by retention.
+    """
     retentions = np.array([image.kept.get(name, math.nan) for image in images], dtype=float)
     threshold = unusable_threshold(retentions, ballots, weights)
     if threshold is None:
@@ -351,7 +361,10 @@ def _threshold(
 def _half_points(
     single: Table, single_weights: Floats, pairs: Table, pair_weights: Floats
 ) -> dict[str, Any] | None:
-    """Return half points fitted to the votes; None if the votes are too few."""
+    """Return half points fitted to the votes; None if the votes are too few.
+
+    The half point of a part is the distance at which the part's retention is one half.
+    """
     halves = {part.name: part.half for part in PARTS}
     result = refit(
         halves, _votes_with_terms(single, single_weights), _votes_with_terms(pairs, pair_weights)

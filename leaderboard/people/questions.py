@@ -1,9 +1,9 @@
 """Choose the most informative questions; runs in a worker.
 
-A vote is most informative about two restored images with similar retention that differ visibly.
-A clean image against a ruined one needs no vote, and votes on images that look alike are random.
-Models and cases with few votes come first, and so do questions with one or two votes: only several
-votes on the same question measure how far people agree with each other.
+A vote tells most about two restored images that kept similar shares of their source but look
+different. A clean image against a ruined one needs no vote, and votes on images that look alike are
+random. Models and cases with few votes come first. Questions with one or two votes also come
+first: only several votes on the same question show how far people agree with each other.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from leaderboard.models.votes import Kind, votable_runs, votable_trips
 from leaderboard.people.vote_rows import VotedImage, voted_images
 
 Gold = Question.Gold
-#: Most open questions of each suite and kind, and most gold questions with the same answer.
+#: Maximum number of open questions for each suite and kind, and of gold questions (those with a
+#: known answer) for each answer.
 MAX_OPEN, MAX_GOLDS = 600, 40
 #: Questions of a suite are chosen from this number of cases, which have the fewest votes.
 MAX_CASES = 60
-#: Gap in headline retention that people see, and the gap below which two images look the same.
+#: Smallest difference in retention that people see, and the difference below which two images look
+#: the same. Retention is the share kept, by the headline metric (Overall).
 VISIBLE, SAME = 0.1, 0.01
-#: Share of the chosen pairs whose gap is below VISIBLE.
+#: Share of the chosen pairs whose images differ by less than VISIBLE.
 HARD = 0.2
 #: A question with this number of votes needs no more votes.
 ENOUGH = 5
 #: Weights of comparing two trips of one model, and of comparing with a reference editor;
 #: comparing two models after the same trip has weight 1.
 OWN_TRIPS, REFERENCE = 0.5, 0.5
-#: Growth of people's certainty with the difference in headline retention.
+#: Growth of the log-odds that people prefer an image, per difference in headline retention.
 STEEPNESS = 6.0
 #: Everyone calls an image clean at a retention of CLEAN or more, and ruined at RUINED or less.
 CLEAN, RUINED = 0.9, 0.1
@@ -47,7 +49,11 @@ CLEAN, RUINED = 0.9, 0.1
 
 @dataclass
 class VoteCounts:
-    """Numbers of votes so far: by question, case, pair of runs and run."""
+    """Numbers of votes so far, and the strength of each run by these votes.
+
+    `pair` and `single` count by trip, `runs` by pair of runs, `compared` and `run` by run.
+    `compared` counts votes on pairs, `run` votes on single images.
+    """
 
     pair: Counter[tuple[int, int]] = field(default_factory=Counter)
     single: Counter[int] = field(default_factory=Counter)
@@ -59,14 +65,14 @@ class VoteCounts:
 
 
 def stamp() -> str:
-    """Return a hash that changes with the public runs and their numbers."""
+    """Return a hash that changes with the public runs and their results."""
     runs = votable_runs().filter(current=True).order_by("pk")
     rows = list(runs.values_list("pk", "finished_at").annotate(written=Max("standings__pk")))
     return sha256(repr(rows).encode()).hexdigest()
 
 
 def refresh() -> None:
-    """Choose the open questions again."""
+    """Choose the open questions of all suites again."""
     suites = Suite.objects.filter(runs__in=votable_runs().filter(current=True)).distinct()
     chosen: list[Question] = []
     for suite in suites.defer("definition"):
@@ -89,7 +95,7 @@ def choose(suite: Suite) -> list[Question]:
 
 
 def _candidates(suite: Suite, counts: VoteCounts) -> list[VotedImage]:
-    """Return restored images of the cases with the fewest votes, at the usual trips."""
+    """Return restored images of the cases with the fewest votes, after the trips that pages show."""
     cases = sorted(suite.cases.values_list("pk", flat=True), key=lambda pk: (counts.case[pk], pk))
     runs = votable_runs().filter(suite=suite, current=True)
     chains = Chain.objects.filter(run__in=runs, case__in=cases[:MAX_CASES], repeat=0)
@@ -189,7 +195,7 @@ def _repeat_factor(answered: int) -> float:
 
 
 def _gold(candidates: Sequence[VotedImage]) -> list[Question]:
-    """Return questions with an obvious answer, such as a clean image against a ruined one."""
+    """Return gold questions: the answer is obvious, as for a clean image against a ruined one."""
     random = np.random.default_rng(len(candidates))
     by_case: dict[int, tuple[list[VotedImage], list[VotedImage]]] = defaultdict(lambda: ([], []))
     for candidate in candidates:
@@ -210,12 +216,12 @@ def _gold(candidates: Sequence[VotedImage]) -> list[Question]:
     return [question for group in by_gold.values() for question in group[:MAX_GOLDS]]
 
 
-def _best(questions: Iterable[Question], most: int) -> list[Question]:
-    """Return the most informative questions, each once."""
+def _best(questions: Iterable[Question], number: int) -> list[Question]:
+    """Return up to `number` questions, the most informative first, each once."""
     by_trips = {
         (question.first_id, question.second_id): question for question in questions if question.due
     }
-    return sorted(by_trips.values(), key=lambda question: question.due or 0.0)[:most]
+    return sorted(by_trips.values(), key=lambda question: question.due or 0.0)[:number]
 
 
 def _votes_so_far(suite: Suite) -> VoteCounts:
@@ -260,9 +266,9 @@ def _store(chosen: Sequence[Question]) -> None:
     Question.objects.bulk_update(old, ["gold", "ease", "due"], batch_size=500)
 
 
-def images_due(most: int) -> list[Trip]:
-    """Return the trips of the most urgent questions, with their images and sources."""
-    soon = list(Question.objects.open().order_by("due").values_list("first", "second")[:most])
+def images_due(number: int) -> list[Trip]:
+    """Return the trips of the `number` most urgent questions, with images and sources."""
+    soon = list(Question.objects.open().order_by("due").values_list("first", "second")[:number])
     keys = list(dict.fromkeys(key for pair in soon for key in pair if key))
     trips = Trip.objects.filter(pk__in=keys).select_related("restored", "chain__case__image")
     trips = trips.select_related("chain__case__image__stored").defer("evidence")

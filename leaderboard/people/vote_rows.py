@@ -23,11 +23,11 @@ from leaderboard.models import Chain, Question, Run, Trip, Vote, Voter
 from leaderboard.models.votes import Kind
 from leaderboard.text import safe_cell
 
-#: Flags of a witness that count for or against a restored image.
+#: Flags of a witness (an automatic check) that count for or against a restored image.
 FLAGS = ("undone", "kept")
 #: Rows read at a time.
 BATCH = 500
-#: Large columns of a trip that no vote needs.
+#: Large columns of a trip that are not needed to count or publish votes.
 DEFERRED = ("change_measure",)
 
 
@@ -76,7 +76,8 @@ def voted_images(trips: QuerySet[Trip]) -> dict[int, VotedImage]:
 def verdicts(evidence: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, bool]]:
     """Return the flags for or against a restored image, by witness.
 
-    A judge's name includes its version, so that each judging model is a separate witness.
+    A judge is a witness that asks a vision-language model. Its name here includes its version, so
+    that each such model is a separate witness.
     """
     by_witness: dict[str, dict[str, bool]] = {}
     for record in evidence:
@@ -144,7 +145,10 @@ def counted_votes() -> list[CountedVote]:
 
 
 def checks(votes: Iterable[CountedVote]) -> dict[int, Checks]:
-    """Count for each voter right answers to gold questions and equal answers to repeats."""
+    """Count each voter's gold questions and repeats, and the right and the equal answers.
+
+    Gold questions have a known answer. A repeat is an earlier question of the session again.
+    """
     by_voter: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     ordinary: dict[tuple[str, int], int] = {}
     for vote in votes:
@@ -154,7 +158,7 @@ def checks(votes: Iterable[CountedVote]) -> dict[int, Checks]:
             counts[1] += is_right(vote.gold, vote.answer)
         elif vote.role == Vote.Role.ORDINARY:
             ordinary[vote.session, vote.question] = vote.answer
-        # A repeat comes after its question. It is no check if that was not answered.
+        # A repeat comes after its question. It checks nothing if that question was not answered.
         elif (vote.session, vote.question) in ordinary:
             counts[2] += 1
             counts[3] += ordinary[vote.session, vote.question] == vote.answer
@@ -177,10 +181,13 @@ class ImageOut(Schema):
     model: str = Field(alias="chain.run.editing_model.slug")
     run: int = Field(alias="chain.run_id")
     trip: int = Field(alias="number")
-    sha256: str | None = Field(alias="restored_id", description="The image as answered.")
+    sha256: str | None = Field(
+        alias="restored_id", description="The image as the model returned it."
+    )
     retention: dict[str, float] = Field(description="Retention of the image by each metric.")
     evidence: dict[str, dict[str, bool]] = Field(
-        description="Flags of each witness and judge: undone, kept."
+        description="What each witness (an automatic check) found: whether the edit was undone, "
+        "and whether other things were kept."
     )
 
     @staticmethod
@@ -204,15 +211,18 @@ class VoteOut(Schema):
     first: ImageOut = Field(alias="question.first")
     second: ImageOut | None = Field(alias="question.second")
     answer: str | None = Field(
-        description="first, second or cannot say; yes or no. Independent of the sides shown."
+        description="Of a pair first, second or cannot say; of one image yes or no (usable). Which "
+        "image is first does not depend on the sides shown."
     )
     first_left: bool
-    role: str = Field(description="Empty, gold (known answer) or repeat (same pair again).")
+    role: str = Field(description="Empty, gold (known answer) or repeat (same question again).")
     known_answer: str = Field(
         alias="question.gold", description="The answer of a gold question, or empty."
     )
     voter: str = Field(description="The same for all votes of one person; a hash.")
-    weight: float = Field(alias="voter.weight", description="The voter's weight.")
+    weight: float = Field(
+        alias="voter.weight", description="Weight of the voter's answers, from 0 to 1."
+    )
     session: str = Field(description="The same for all votes of one session; a hash.")
     place: int = Field(description="Position of the question in its session, from 0.")
     seconds: float | None

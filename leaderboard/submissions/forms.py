@@ -45,7 +45,7 @@ SIZES = (
 
 
 class EndpointForm(forms.ModelForm):
-    """The settings of an endpoint. Settings without a column are stored in `options`."""
+    """The settings of an endpoint. Settings without a database column are stored in `options`."""
 
     contract = forms.ChoiceField(
         label="API format",
@@ -288,7 +288,7 @@ def submission_curl(submission: Submission) -> str:
 
 
 def form_curl(values: Any) -> str:
-    """Return the request of an unfinished form as a curl command, or a comment on its problem."""
+    """Return the request of an unfinished form as a curl command, or a comment with the problem."""
     fields = {name: values.get(name) for name in EndpointForm.base_fields}
     try:
         extra = json.loads(fields["extra"] or "{}")
@@ -309,7 +309,7 @@ def _as_curl(settings: Settings, side: int) -> str:
 
 
 def _side(suite: Any) -> int:
-    """Return the longer side of a suite's images; `suite` is a primary key from a form."""
+    """Return the side of a square image of a suite; `suite` is a primary key from a form."""
     rows = Suite.objects.playable()
     if str(suite).isdecimal() and len(str(suite)) < 10:
         rows = rows.filter(pk=suite)

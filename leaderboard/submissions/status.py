@@ -23,9 +23,9 @@ from leaderboard.pages.model_page import RunResults
 from leaderboard.pages.run_page import progress
 from leaderboard.submissions import workflow
 
-#: Restored images that the page of an active run shows, the newest first.
+#: Number of restored images that the page of an active run shows, the newest first.
 LATEST = 8
-#: Most cases in the private result whose edit was not made.
+#: Maximum number of cases whose edit was not made in the private result.
 MAX_UNMADE = 40
 #: Number of past reviews from which the waiting time is estimated.
 REVIEWS = 10
@@ -60,7 +60,7 @@ def state(submission: Submission) -> dict[str, Any]:
 
 
 def _label(submission: Submission, run: Run | None) -> str:
-    """Return the state in a few words; once the run has ended, the run's state."""
+    """Return the state in a few words; after the run has ended, the run's state."""
     if run and run.is_ended and submission.state == Submission.State.APPROVED:
         return run.public_state.partition(":")[0]
     return submission.get_state_display()
@@ -124,7 +124,7 @@ def what_next(submission: Submission, run: Run | None) -> str:
 
 
 def reviews_before(submission: Submission) -> int | None:
-    """Count submissions that will be reviewed earlier; None if this one awaits no review."""
+    """Count the submissions that will be reviewed earlier; None if this one awaits no review."""
     if submission.state != Submission.State.REVIEW:
         return None
     waiting = Submission.objects.filter(state=Submission.State.REVIEW)
@@ -140,7 +140,7 @@ def estimate(submission: Submission) -> Estimate:
 
 
 #: Added to the cost if chains may be stopped early.
-FEWER = " Fewer if images wear out early: a chain stops soon after its result is known."
+FEWER = " Fewer if images wear out early: editing of an image stops soon after its result is known."
 
 
 def cost(submission: Submission) -> str:
@@ -150,8 +150,8 @@ def cost(submission: Submission) -> str:
     at_once = formatting.count(submission.max_in_flight, "call")
     return (
         f"{'at most ' if expected.stop_after else ''}{expected.edits:,} calls to your endpoint"
-        f"{money}, and a few more if calls fail. With "
-        f"{at_once} at once that takes about {duration(expected.seconds)}"
+        f"{money}, plus repeats of failed calls. With "
+        f"{at_once} at once, the run takes about {duration(expected.seconds)}"
         f"{'' if _pace_is_known(submission) else ' if an edit takes ten seconds'}."
         f"{FEWER if expected.stop_after else ''}"
     )
@@ -236,7 +236,10 @@ EXTREMES = 2
 
 
 def result(run: Run | None) -> dict[str, Any] | None:
-    """Return the private result for the submitter; None before the end or on a sealed suite."""
+    """Return the private result for the submitter.
+
+    Returns None before the run has finished, or on a sealed suite, whose cases are secret.
+    """
     if run is None or run.state != RunState.FINISHED or run.suite.sealed:
         return None
     results = RunResults.for_run(run)
@@ -266,7 +269,10 @@ def result(run: Run | None) -> dict[str, Any] | None:
 
 
 def _witness_statements(evidence: Sequence[Mapping[str, Any]]) -> str:
-    """Return whether the witnesses saw the edit in the first edited image: "glasses: seen"."""
+    """Return whether witnesses saw the edit in the first edited image, as "glasses: seen".
+
+    Witnesses are automatic checks of an edit, such as an object detector.
+    """
     return "; ".join(
         f"{row['thing']}: {'seen' if row['made'] else 'not seen'}, by "
         f"{witness_label(row['witness'])}"
@@ -290,11 +296,11 @@ def _nearest_references(results: RunResults) -> str:
     )
     ends = [f"{name} ({usable:.1f})" for usable, name in filter(None, (worse, better))]
     if len(ends) == 2:
-        return f"Its usable trips lie between the reference editors {ends[0]} and {ends[1]}."
+        return f"The model lies between the reference editors {ends[0]} and {ends[1]}, by usable trips."
     if not ends:
         return ""
     extreme = "at least as long as the best" if worse else "not as long as the weakest"
-    return f"It lasts {extreme} reference editor, {ends[0]}."
+    return f"The model lasts {extreme} reference editor, {ends[0]}."
 
 
 def image(run: Run | None, sha256: str) -> StoredImage | None:

@@ -59,7 +59,10 @@ def count_test(submission: Submission) -> None:
 
 
 def count_again(submission: Submission) -> None:
-    """Count a submission again, since its failed test did not count. Raises NotPossible."""
+    """Count a submission again, since it was taken off the quota when its test failed.
+
+    Raises NotPossible if a quota is used up.
+    """
     message = endpoints.count_submission(
         submission.email, submission.remote_address, submission.endpoint_url
     )
@@ -136,9 +139,10 @@ def approve(
 
 
 def newest_run(submission: Submission) -> Run | None:
-    """Return the model's newest run on the submission's suite; prefetched runs need no query.
+    """Return the model's newest run on the submission's suite, without a query if prefetched.
 
-    Staff may run the model on other suites, even sealed suites; the submitter must not see those.
+    Staff may run the model on other suites, including sealed suites (with secret cases). The
+    submitter must not see those runs.
     """
     model = submission.editing_model
     if model is None:
@@ -189,7 +193,9 @@ def test_again(submission: Submission) -> str:
 def correct(submission: Submission, form: ModelForm) -> str:
     """Store the endpoint of a valid form, and test it again."""
     # Move before saving: a reviewer may have decided while the new address was resolved.
-    submission.endpoint_url = form.cleaned_data["endpoint_url"]  # the test counts for this host
+    submission.endpoint_url = form.cleaned_data[
+        "endpoint_url"
+    ]  # the daily limit counts tests of this host
     test_again(submission)
     form.save()
     return "Corrected. The endpoint is being tested again."
@@ -228,7 +234,7 @@ def reply(submission: Submission, text: str) -> str:
 
 @transaction.atomic
 def publish(submission: Submission) -> str:
-    """Publish the finished result; its flags decide whether it is ranked."""
+    """Publish the finished result. Flags of audits (tests for cheating) keep it unranked."""
     run = _finished_run(submission)
     if run.withdrawn_at:
         raise NotPossible(f"{run.public_state} by an admin; please write to us.")

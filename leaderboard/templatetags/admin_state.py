@@ -15,7 +15,7 @@ from leaderboard.models import Run, Submission
 from leaderboard.operation import playable
 
 register = template.Library()
-#: Most models offered on the first page; the form for a new run lists all models.
+#: Maximum number of models offered on the first page; the form for a new run lists all models.
 MAX_OFFERS = 6
 
 

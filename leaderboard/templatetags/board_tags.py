@@ -26,7 +26,9 @@ register = template.Library()
 NOTHING = SafeString("")
 DAY = "j M y"
 #: Note on the reference editor that does nothing.
-DITHER = SafeString(" <small>Loses a little: every image is sent with a faint dither.</small>")
+DITHER = SafeString(
+    " <small>Loses a little, because images are sent with faint noise (dither).</small>"
+)
 
 
 @register.simple_tag
@@ -78,7 +80,7 @@ def _name(row: BoardRow, head: Head) -> SafeString:
 
 
 def _under_name(row: BoardRow) -> SafeString:
-    """Return the small print under a model's name: why it has no rank, or its provider."""
+    """Return the small print under a model's name: why the model has no rank, or its provider."""
     played = row.run.played
     if row.reason and not row.filters.suite.published_elsewhere:
         return format_html(

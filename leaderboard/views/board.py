@@ -48,7 +48,7 @@ from leaderboard.views.site import noindex, noindex_variants
 FIRST_ROWS = 20
 #: Number of rows from which the example is chosen.
 EXAMPLE_ROWS = 5
-#: Curves shown at first, curves that the legend can add, and curves of reference editors.
+#: Numbers of curves: shown at first, added by the legend, and of reference editors.
 CURVES, MORE_CURVES, REFERENCE_CURVES = 5, 3, 3
 
 
@@ -123,7 +123,10 @@ def page(board_query: BoardQuery) -> dict[str, Any]:
 
 
 def reported(filters: BoardFilters) -> Report | None:
-    """Return the newest report of published numbers; None once a model is ranked on any suite."""
+    """Return the newest report of results published elsewhere, or None.
+
+    It is shown only on a board without model filters, while no suite has a ranked model.
+    """
     if filters.has_model_filters or filters.suite.published_elsewhere:
         return None
     if Standing.objects.filter(rank__isnull=False).exists():
@@ -148,7 +151,7 @@ def under_way(filters: BoardFilters) -> list[Run]:
 
 
 def same_cases(rows: Sequence[BoardRow]) -> int | None:
-    """Return the number of cases of each row, or None if the rows differ."""
+    """Return the number of cases if all rows have the same number, else None."""
     counts = {row.standing.counts.get("cases") for row in rows if row.standing}
     return counts.pop() if len(counts) == 1 else None
 
@@ -261,7 +264,7 @@ def about(filters: BoardFilters, rows: Sequence[BoardRow]) -> str:
 
 
 def _made_edits(row: BoardRow) -> bool:
-    """Return False for a model that made no edit: its images never change."""
+    """Return True if the row has results and its images change."""
     return row.standing is not None and row.change_seen != 0
 
 
@@ -298,7 +301,7 @@ def embed_board(request: HttpRequest) -> HttpResponse:
 @embeddable
 @noindex
 def embed_chart(request: HttpRequest) -> HttpResponse:
-    """Show a chart: the curves, or half-life against price."""
+    """Show a chart: the curves, or usable trips against price."""
     query = BoardQuery.parse(request.GET)
     name = request.GET.get("chart", "")
     context = _embed_context(query)

@@ -40,7 +40,7 @@ ROWS = 6
 SCALE = 2
 GROUND, PANEL, INK, QUIET, LINE = "#12343b", "#173f47", "#ffffff", "#a9c4c8", "#2c5a63"
 BAR, WHISKER = "#e8b04b", "#ffffff"
-NO_MODEL = "No model is ranked yet: these are reference editors, a self-test."
+NO_MODEL = "No model is ranked yet: these reference editors are a self-test."
 
 
 FONT = Path(__file__).parents[1] / "fonts" / "DejaVuSans.ttf"
@@ -59,7 +59,7 @@ def caption(subject: str, dates: Sequence[datetime | None]) -> str:
 
 
 def board_card(rows: Sequence[BoardRow], filters: BoardFilters | None) -> bytes:
-    """Return the board's card as a PNG: its first rows, or if there are none, the question."""
+    """Return the board's card as a PNG: its first rows, or else what the board measures."""
     image = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), GROUND)
     pen = Pen(ImageDraw.Draw(image))
     pen.text(MARGIN, 52, "ConvergeBench", 26, BAR)
@@ -110,7 +110,7 @@ class Pen:
         self.draw.text(position, text, fill=colour, font=font_of(size), anchor=anchor)
 
     def truncated(self, text: str, size: int, width: float) -> str:
-        """Return the text, truncated if it is wider than this."""
+        """Return the text, truncated if it is wider than `width`."""
         font = font_of(size)
         if self.draw.textlength(text, font) <= width * SCALE:
             return text
@@ -279,7 +279,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
         life = formatting.half_life(standing.half_life, trips)
         rank = f"Rank {standing.rank}, half-life {life}. " if standing.rank else ""
         finding = f"{rank}{lifetime_sentence(results)}"
-        subject = f"{run.suite}, kept by {formatting.metric_label(standing.metric.name)}"
+        subject = f"{run.suite}, measured by {formatting.metric_label(standing.metric.name)}"
         about = caption(subject, [run.finished_at])
         curve = standing.curve.get("mean", ())
     response = _png(card(name, finding, about, [(editing_model.name, curve)]))
@@ -289,7 +289,7 @@ def model(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @cached_page(stamp)
 def case(request: HttpRequest, case_id: int) -> HttpResponse:
-    """Serve the card of a case: its source, and the last images of the best and worst model."""
+    """Serve the card of a case: its source, and the last images of its best and worst models."""
     cases = Case.objects.filter(suite__sealed=False).select_related("image__stored", "suite")
     shown_case = get_object_or_404(cases.defer("suite__definition"), pk=case_id)
     chains = Chain.objects.filter(
@@ -314,7 +314,7 @@ def case(request: HttpRequest, case_id: int) -> HttpResponse:
     if ends and not ends[0].run.editing_model.is_reference:
         usable = ends[0].usable_trips or 0.0
         trips = formatting.count(shown_case.suite.trips, "round trip")
-        finding += f" {ends[0].run.editing_model.name} keeps it for {usable:.1f} of {trips}."
+        finding += f" {ends[0].run.editing_model.name} keeps the image for {usable:.1f} of {trips}."
     shown = [(image, label) for image, label in images if image]
     about = caption(str(shown_case.suite), [chain.run.finished_at for chain in ends])
     return _png(card(str(shown_case), finding, about, images=shown))
@@ -345,8 +345,8 @@ def compare(request: HttpRequest) -> HttpResponse:
         (row.model.name, row.standing.curve.get("mean", ())) for row in ordered if row.standing
     ]
     label = formatting.metric_label(query.filters.metric)
-    about = caption(f"{query.filters.suite}, kept by {label}", [row.date for row in ordered])
-    # Reference editors are shown for orientation: a card never names one as the winner.
+    about = caption(f"{query.filters.suite}, measured by {label}", [row.date for row in ordered])
+    # Reference editors are shown for comparison: a card never names one as the winner.
     headline = "" if content["leader"].model.is_reference else content["headline"]
     response = _png(card(names, headline, about, curves))
     response["Cache-Control"] = "public, max-age=3600"

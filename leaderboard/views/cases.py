@@ -1,4 +1,4 @@
-"""Pages of a case: its images trip by trip in one run, and its strips of all models."""
+"""Pages of a case: its images trip by trip in one run, and its row of images of each model."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def strip(request: HttpRequest, run_id: int, case_id: int) -> HttpResponse:
 @cached_page(stamp, ("metric", "every"))
 @noindex_variants
 def across_models(request: HttpRequest, case_id: int) -> HttpResponse:
-    """Show a case in every model, the best first."""
+    """Show a case's strip (row of images) of every model, the best first."""
     cases = Case.objects.filter(suite__sealed=False)
     cases = cases.select_related("image__stored", "suite").defer("suite__definition")
     case = get_object_or_404(cases, pk=case_id)
@@ -123,7 +123,7 @@ def jpeg(request: HttpRequest, sha256: str, quality: str) -> HttpResponse:
             return too_many
         # Only images of public suites are encoded for visitors.
         if not SuiteImage.objects.filter(stored=sha256, suite__sealed=False).exists():
-            raise Http404("No suite has this image.")
+            raise Http404("No public suite has this image.")
         stored = get_object_or_404(StoredImage, pk=sha256)
         try:
             with decoding:
@@ -148,7 +148,10 @@ def _metric(request: HttpRequest, names: list[str]) -> str:
 
 
 def _ladder(run: Run, case: Case, metric: str) -> dict[str, float]:
-    """Return the source's JPEG ladder, by the run's version of the metric; {} if not stored."""
+    """Return the source's JPEG ladder: its distance after one save, by JPEG quality.
+
+    The distances are by the run's version of the metric. Returns {} if not stored.
+    """
     pinned = run.metrics.get(metric, {})
     row = Calibration.objects.filter(
         pixels_sha256=case.image.pixels_sha256,

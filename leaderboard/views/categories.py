@@ -31,7 +31,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def page(board_query: BoardQuery) -> dict[str, Any]:
-    """Return the context of the page: two heat tables with one scale of shades."""
+    """Return the context of the page: two tables whose cells are shaded on the same scale."""
     filters, trips = board_query.filters, board_query.filters.suite.trips
     rows = [row for row in board_query.rows() if row.standing]
     ranked = [row for row in rows if row.group == RANKED]

@@ -2,7 +2,7 @@
 
 This is the only page that computes results, because each choice of models has its own paired
 differences. These are computed on request from the stored results of chains, and cached until a
-standing changes.
+standing (a run's stored result by one metric) changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from leaderboard.views.site import noindex_variants
 from leaderboard.visitors import limited
 
 MAX_MODELS = 6
-#: Trips shown of a case, few enough to fit on one line.
+#: The trips of a case that are shown: few enough to fit on one line.
 SHOWN = (1, 2, 5, 10, 20)
 
 
@@ -90,12 +90,12 @@ class LeaderComparison:
     verdict: str
     #: How to distinguish the models; empty if they are distinguished already.
     hint: str
-    #: Why half-lives and usable trips order the models differently; empty if they agree.
+    #: Why half-lives and usable trips order the models differently; empty if the orders agree.
     crossing: str
 
 
 def page(board_query: BoardQuery, rows: Sequence[BoardRow], case: str) -> dict[str, Any]:
-    """Return the context of the comparison, below the choice of models."""
+    """Return the context of the part of the page below the choice of models."""
     filters = board_query.filters
     comparisons = cached_comparisons(rows, filters, stamp())
     by_run = {row.run.pk: row for row in rows}
@@ -186,7 +186,10 @@ def parts(board_query: BoardQuery, rows: Sequence[BoardRow]) -> dict[str, Any]:
 def side_by_side(
     board_query: BoardQuery, rows: Sequence[BoardRow], comparisons: Comparisons | None, case: str
 ) -> dict[str, Any]:
-    """Return each model's strip of the requested case, or of the case with the widest gap."""
+    """Return each model's strip (row of images) of one case.
+
+    This is the requested case, or else the case with the widest gap between models.
+    """
     case_gaps = comparisons.case_gaps if comparisons else []
     requested = int(case) if case.isascii() and case.isdigit() and len(case) < 10 else None
     keys = [key for key in (requested, *(gap.case for gap in case_gaps)) if key]
@@ -251,13 +254,13 @@ def comparison_query(board_query: BoardQuery, slugs: Sequence[str], **more: Any)
 
 
 CACHE_SECONDS = 24 * 3600
-#: Number of cases to choose from: the cases with the widest gaps.
+#: Number of cases that the page offers: those with the widest gaps between models.
 MAX_CASES = 8
 
 
 @dataclass(frozen=True)
 class CaseGap:
-    """A case, and the AUC of each run on it: retention averaged over the trips."""
+    """A case, and the AUC of each run on it. AUC is retention averaged over the trips."""
 
     case: int
     auc_by_run: dict[int, float]
@@ -284,7 +287,7 @@ def cached_comparisons(
 ) -> Comparisons | None:
     """Compare these rows, or return the cached result.
 
-    Returns None if fewer than two rows have results or if they share no case.
+    Returns None if fewer than two rows have results, or if these rows share no case.
     """
     runs = [row.run.pk for row in rows]
     key = f"{sorted(runs)}|{filters.metric}|{filters.threshold}|{stamp}"
@@ -365,7 +368,7 @@ def verdict(comparison: Comparison, leader: str, other: str) -> str:
 
 
 def crossing(comparison: Comparison, leader: str, other: str, filters: BoardFilters) -> str:
-    """Return why half-lives and usable trips order the models differently; empty if they agree."""
+    """Return why half-lives and usable trips order the models differently; empty if not."""
     if not comparison.crossed:
         return ""
     sides = [(comparison.first, leader), (comparison.second, other)]
@@ -378,9 +381,9 @@ def crossing(comparison: Comparison, leader: str, other: str, filters: BoardFilt
         "early": "fewer of its images end early",
     }[comparison.crossed]
     return (
-        f"{ahead} has more usable trips and a shorter {life} "
+        f"{ahead} has more usable trips than {behind} but a shorter {life} "
         f"({formatting.half_life(shorter.half_life, trips)} against "
-        f"{formatting.half_life(longer.half_life, trips)} of {behind}), because {why}."
+        f"{formatting.half_life(longer.half_life, trips)}), because {why}."
     )
 
 
@@ -409,7 +412,7 @@ def distinguishing_hint(comparison: Comparison, trips: int) -> str:
     if difference.interval is None:
         return "too few images to decide"
     if difference.more_cases is None:
-        return "a difference of this size needs too many cases"
+        return "it would take too many cases to show a difference of this size"
     if difference.more_cases == 0:
         return "a few more cases would decide which lasts longer"
     more = formatting.count(difference.more_cases, "more case")

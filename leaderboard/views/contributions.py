@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the form. If a file is accepted, redirect to the page of its run."""
+    """Show the form. If a file is accepted, redirect to the page that shows its check."""
     if request.method == "POST" and (too_many := limited(request, "contribute")):
         return too_many
     token_before = request.POST.get("of") or request.GET.get("of") or ""
@@ -73,7 +73,8 @@ def detail(request: HttpRequest, token: str) -> HttpResponse:
     contribution = get_object_or_404(rows.defer("run__suite__definition"), token=token)
     context = {"contribution": contribution, "reasons": contribution.error.splitlines()}
     response = render(request, "leaderboard/contributed_run.html", context)
-    # With "no-referrer" browsers would send the page's form without an origin.
+    # The URL must not reach other sites. "no-referrer" would be too strict: browsers would send
+    # the page's form with "Origin: null", which the CSRF check refuses.
     response["Referrer-Policy"] = "same-origin"
     return response
 

@@ -1,4 +1,4 @@
-"""Downloads: scores, run bundles, citations and badges."""
+"""Downloads: scores, bundles (zip files to verify a run), citations and badges."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_scores(request: HttpRequest, run_id: int, form: str) -> HttpResponseBase
 
 @require_safe
 def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
-    """Serve the no-reference values of a public run as CSV."""
+    """Serve the values of no-reference metrics on a public run's images as CSV."""
     if too_many := limited(request, "run_quality"):
         return too_many
     run = get_object_or_404(Run.objects.public(), pk=run_id)
@@ -56,7 +56,7 @@ def run_quality(request: HttpRequest, run_id: int) -> HttpResponseBase:
 
 @require_safe
 def run_record(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Serve a public run as an Every Eval Ever record."""
+    """Serve a public run as a record of the catalogue Every Eval Ever."""
     record = catalogues.every_eval_ever(_with_results(run_id))
     headers = attachment(f"convergebench-run-{run_id}-every-eval-ever.json")
     return JsonResponse(record, headers=headers)
@@ -104,8 +104,7 @@ def bundle(request: HttpRequest, run_id: int) -> HttpResponseBase:
         return HttpResponse(
             f"The images of this run take {size / 2**20:,.0f} MB; the limit for downloads is "
             f"{MAX_IMAGE_BYTES / 2**20:.0f} MB. Leave out ?images=1 for the bundle "
-            "without images, or "
-            "ask the operators of this site to run: "
+            "without images, or ask the operators of this site to run: "
             f"manage.py export_results bundle {run.pk}\n",
             status=413,
             content_type="text/plain; charset=utf-8",

@@ -1,4 +1,7 @@
-"""The gallery: the best or worst strips, by model, category and cause of the end."""
+"""The gallery: the best or worst strips, filtered by model, category and ending.
+
+A strip is the row of images of one chain.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class GalleryForm(forms.Form):
     )
     cause = forms.ChoiceField(
         required=False,
-        label="Ended because",
+        label="How the chain ended",
         choices=[("", "Any ending"), *CAUSES.items(), ("censored", "usable to the end")],
     )
     order = forms.ChoiceField(

@@ -1,8 +1,8 @@
 """Views that serve stored images, so that untrusted content cannot run in a browser.
 
 An image is served only if a page that the visitor may see shows it; the check takes one query.
-Images of withdrawn, hidden or unpublished runs are served to staff only. Caches revalidate after
-a few minutes.
+Images of withdrawn, hidden or unpublished runs are served to staff only. Caches must ask this
+site again after five minutes, so that a withdrawn image disappears from them.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from leaderboard.pages.model_page import RunResults
 from leaderboard.standings import changes
 from leaderboard.views.site import noindex_variants, withdrawn
 
-#: Best and worst cases shown, and the most edit pairs that are shown unfolded.
+#: Number of best and of worst cases shown; maximum number of edit pairs shown unfolded.
 EXTREMES, OPEN_PAIRS = 3, 12
 
 
@@ -47,7 +47,8 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     context["change"] = change if change and change.is_public else None
     context["suites"] = [(key, item.suite) for key, item in run_by_suite.items()]
     if run:
-        # Visitors see sealed suites only as a difference from the open suite.
+        # Visitors see results on sealed suites, whose cases are secret, only as a difference from
+        # those on the open suite.
         sealed = Run.objects.counted().filter(editing_model=model, suite__sealed=True, current=True)
         counted = [*runs, *sealed.select_related("suite").defer("suite__definition")]
         standings = _standings(counted)
@@ -147,7 +148,7 @@ def results_context(results: RunResults) -> dict[str, Any]:
 def _history(
     runs: Sequence[Run], standings: Mapping[int, Mapping[str, Standing]]
 ) -> list[dict[str, Any]]:
-    """Return the model's runs, newest first, each with its standing by its first metric."""
+    """Return the model's runs, newest first, each with its standing by the first metric run."""
     lines = []
     for run in sorted(runs, key=lambda run: run.created_at, reverse=True):
         by_metric = standings.get(run.pk, {})

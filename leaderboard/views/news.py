@@ -97,7 +97,7 @@ def past_board(request: HttpRequest) -> HttpResponse:
         "suites": offered,
         "suite": suite,
         "day": day or timezone.localdate(),
-        "remark": f"“{text[:20]}” is not a date such as 2026-11-17. Today is shown."
+        "remark": f"“{text[:20]}” is not a date such as 2026-11-17. Today’s board is shown."
         if text and not day
         else "",
         "today": timezone.localdate(),
@@ -201,7 +201,7 @@ def _public_records() -> QuerySet[BoardRecord]:
 
 
 def _board_entry(rows: Sequence[BoardRecord]) -> News | None:
-    """Return an entry for the changes at one moment; None if numbers were only recomputed."""
+    """Return an entry for the changes at one moment; None if results were only recomputed."""
     suite = rows[0].run.suite
     order = list(Kind)
     changes = sorted(

@@ -1,4 +1,7 @@
-"""The page on no-reference metrics: do they notice that images wear out?"""
+"""The page on no-reference metrics: do they notice that images wear out?
+
+These metrics rate the quality of an image without its source.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ def page(suite: Suite, parameters: Mapping[str, str]) -> dict[str, Any]:
 
 @require_safe
 def table(request: HttpRequest) -> HttpResponse:
-    """Serve all numbers of a suite as CSV."""
+    """Serve the results of no-reference metrics on a suite as CSV."""
     offered = played_suites()
     suite = find_suite(request.GET.get("suite", ""), offered) or next(iter(offered), None)
     rows = [COLUMNS, *table_rows(suite, lines_of(suite))] if suite else []
@@ -149,7 +152,7 @@ class Cell:
 
 
 def lines_of(suite: Suite) -> list[NoReferenceResult]:
-    """Return the results of the models on a suite's board, those that lost least first."""
+    """Return the results of the models on a suite's board, the smallest loss first."""
     rows = NoReferenceResult.objects.filter(run__in=Run.objects.on_the_board().filter(suite=suite))
     rows = rows.select_related("run__editing_model").defer(
         "run__provenance", "run__editing_model__options"
@@ -210,16 +213,16 @@ def finding(lines: Lines, metrics: Sequence[str], trip: int) -> str:
     if not worst.better:
         return (
             f"No metric calls a worn image better than its source at trip {trip}, "
-            f"where only {formatting.percent(1 - lost_share)} is kept"
+            f"where only {formatting.percent(1 - lost_share)} of the image is kept"
         )
     return (
         f"{name} calls {formatting.percent(worst.better)} of images better than their source at "
-        f"trip {trip}, although only {formatting.percent(1 - lost_share)} is kept"
+        f"trip {trip}, although only {formatting.percent(1 - lost_share)} of the image is kept"
     )
 
 
 def gain_chart(lines: Lines, metric: str, suite: Suite) -> Chart | None:
-    """Return the chart of the metric's gain against the image lost, trip by trip."""
+    """Return the chart of the metric's gain against the share of the image lost, by trip."""
     shown = lines_with(metric, lines)
     if not shown:
         return None
@@ -230,8 +233,7 @@ def gain_chart(lines: Lines, metric: str, suite: Suite) -> Chart | None:
         id="plane",
         title=_gain_finding(shown, metric, name),
         subtitle="Each line starts at the source, at the left on the dotted line, and has a point "
-        "for "
-        "each trip. Above the dotted line the metric rates restored images better than the source. "
+        "for each trip. Above the dotted line the metric rates restored images better than the source. "
         "The line of a working metric falls.",
         figure=_gain_figure(shown, metric, unit),
         table=_gain_table(shown, metric, suite.trips),
@@ -316,7 +318,7 @@ def _gain_table(shown: Lines, metric: str, trips: int) -> Table:
 def selected_cell(
     lines: Lines, metrics: Sequence[str], trip: int, model: str, metric: str
 ) -> Cell | None:
-    """Return the requested cell, or the cell with the largest share called better."""
+    """Return the requested cell, or the cell with the most images called better, as a share."""
     if not lines or not metrics:
         return None
     cells = [
@@ -376,7 +378,10 @@ def about_metrics(lines: Lines, metrics: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def judge_answers(lines: Lines) -> dict[str, Any]:
-    """Return how often the judge calls images worn, by retention; {} without answers."""
+    """Return how often the judge, a vision-language model, calls images worn, by retention.
+
+    Returns {} without answers.
+    """
     rows = []
     for line in lines:
         numbers = line.numbers.get(WORN)
@@ -413,7 +418,7 @@ def _judge_finding(results: Sequence[Mapping[str, Any]]) -> str:
     ]
     judged_count, worn = (sum(band[name] for band in damaged) for name in ("asked", "worn"))
     if not judged_count:
-        return f"The judge answered yes or no, but no restored image is {named()} yet"
+        return f"The judge has answered, but no restored image is {named()} yet"
     return (
         f"Asked directly, the judge calls {formatting.percent(worn / judged_count)} of the "
         f"{named()} images worn"
@@ -433,7 +438,7 @@ COLUMNS = (
 
 
 def table_rows(suite: Suite, lines: Lines) -> Iterator[list[Any]]:
-    """Yield a row for each model, metric, trip and comparison."""
+    """Yield a row for each model, metric, trip and image compared with."""
     for line in lines:
         for metric, numbers in line.numbers.items():
             for trip, both in numbers["trips"].items():

@@ -1,7 +1,8 @@
 """Blind votes and their results, and the page on how well metrics agree with people.
 
 A session asks ten questions and then reveals the models. Until then no response identifies a
-model: URLs contain only tickets, and images are encoded again (people.ballots).
+model: URLs contain only tickets (random ids, one for each question), and images are encoded again
+(people.ballots).
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def image(request: HttpRequest, ticket: str, side: str) -> HttpResponse:
     question = vote.question
     source = question.case.image.stored
     if not vote.is_open or source is None:
-        raise Http404("This question is already answered.")
+        raise Http404("This question is already answered, or it has expired.")
     # Checked on every request, because the run may have been withdrawn since.
     if not Question.objects.votable().filter(pk=question.pk).exists():
         raise Http404("This question is closed.")
@@ -225,7 +226,10 @@ def stamp() -> str:
 @cached_page(stamp)
 @noindex_variants
 def agreement(request: HttpRequest) -> HttpResponse:
-    """Show how often metrics, witnesses and judges agree with people."""
+    """Show how often metrics, witnesses and judges agree with people.
+
+    Witnesses are automatic checks of an edit; judges are witnesses that ask an AI model.
+    """
     report = PeopleReport.objects.order_by("pk").first()
     context = people.agreement(report) if report else {}
     context["rule"] = {

@@ -1,4 +1,7 @@
-"""The robustness page: how the board's order changes under other choices."""
+"""The robustness page: how the board's order changes under other choices.
+
+A choice is a metric, a threshold, a number of trips, or a part of the cases to leave out.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ TITLES = {
     "origin": "Without one origin of images",
     "pair": "Without one edit pair",
 }
-#: Smallest tau at which two orders count as nearly the same.
+#: Two orders count as nearly the same from this Kendall's tau on (1: the same, -1: reversed).
 CLOSE = 0.9
 
 
@@ -70,7 +73,7 @@ class Agreement:
 
 
 def _groups(report: Mapping[str, Any], suite: Suite) -> dict[str, list[Agreement]]:
-    """Return the agreements by title of the kind of choice."""
+    """Return the agreements of each kind of choice, by the title of the kind."""
     pairs = pair_titles(suite.pk)
     groups: dict[str, list[Agreement]] = {}
     shown_trips = {str(number) for number in ticks(suite.trips)}

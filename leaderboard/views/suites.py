@@ -95,7 +95,7 @@ def _power(suite: Suite) -> dict[str, float | None]:
 
 
 def _sealed() -> list[tuple[Suite, list[Standing]]]:
-    """Return the sealed suites with their standings. Their cases are never shown."""
+    """Return the sealed suites (with secret cases), each with its standings."""
     suites = list(Suite.objects.sealed().defer("definition").order_by("slug", "-version"))
     standings = Standing.objects.filter(
         run__in=Run.objects.counted().filter(suite__in=suites, current=True),
@@ -180,7 +180,7 @@ def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
 
 
 def _types(suite: Suite) -> list[tuple[str, list[tuple[str, int]], list[str]]]:
-    """Return for each family the suite's edit types with counts, and the types it does not use."""
+    """Return for each family the suite's edit types with counts, and its unused types."""
     counts = Counter(row.get("type", "") for row in (suite.definition or {}).get("pairs", []))
     families = [
         (

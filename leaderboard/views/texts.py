@@ -1,4 +1,4 @@
-"""Pages that are mostly text: methodology, about, changelog, reported numbers and tour."""
+"""Pages that are mostly text: methodology, about, changelog, reported results and tour."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from leaderboard.views.board import example_rows
 
 
 def constant_stamp() -> str:
-    """Return a constant stamp, for pages that change only with the code."""
+    """Return the stamp (the variable part of a cache key) of pages that only the code changes."""
     return ""
 
 
@@ -53,7 +53,7 @@ def methodology(request: HttpRequest) -> HttpResponse:
 
 
 def method() -> dict[str, Any]:
-    """Return the numbers that the method's text and docs/method.md contain."""
+    """Return the constants that the method's text and docs/method.md contain."""
     return {
         "parts": PARTS,
         "method_version": METHOD_VERSION,
@@ -86,14 +86,14 @@ def changelog(request: HttpRequest) -> HttpResponse:
 @require_safe
 @cached_page(stamp)
 def reported(request: HttpRequest) -> HttpResponse:
-    """Show the numbers that others published."""
+    """Show the results that others published."""
     tables = Suite.objects.frozen().filter(published_elsewhere=True).defer("definition")
     context = {"reports": reports(), "tables": tables.order_by("slug", "-version")}
     return render(request, "leaderboard/reported.html", context)
 
 
 def witness_rows() -> list[dict[str, Any]]:
-    """Return the witnesses, each with what it can and cannot judge."""
+    """Return the witnesses (automatic checks of edits), with what each can and cannot judge."""
     names = ("name", "label", "can", "cannot", "licence")
     kinds = [witness_class(name) for name in WITNESSES]
     return [
@@ -129,12 +129,12 @@ def witness_errors() -> list[dict[str, Any]]:
 
 
 def _question(what: str) -> str:
-    """Return what a witness was asked, and what was done: "made? (a red ball instead)"."""
+    """Return the question to a witness and what was really done: "made? (a red ball instead)"."""
     question, *details = (WITNESS_WORDS.get(part, part) for part in what.split(", "))
     return f"{question}? ({', '.join(details)})" if details else f"{question}?"
 
 
-#: The page's words, by the words of the stored error rates.
+#: Maps words in the stored error rates to the words of the page.
 WITNESS_WORDS = {
     "what else was there kept": "rest kept",
     "left on": "left in place",
@@ -150,7 +150,7 @@ def examples() -> dict[str, Any]:
 
 
 def strips() -> list[dict[str, Any]]:
-    """Return the strips with the damaged image's state and the label of the deciding part."""
+    """Return the example strips, each with the damaged image's state and what was lost most."""
     labels = {part.name: part.label for part in PARTS}
     return [
         strip | {"state": state(strip["kept"]), "part": labels[strip["because"]]}
@@ -166,7 +166,7 @@ def damages() -> dict[str, Any]:
 
 @cache
 def tricks() -> dict[str, Any]:
-    """Return the measured retention of each trick and of honest editors."""
+    """Return the measured retention of editors that cheat, by trick, and of honest editors."""
     return _load("tricks")
 
 
@@ -195,7 +195,7 @@ _STORIES = {
 
 @cache
 def worked_example() -> dict[str, Any]:
-    """Return six example chains, the events that end them, and the resulting numbers."""
+    """Return six example chains, the events that end them, and the half-life that results."""
     chains = {story: _chain(story, index) for index, story in enumerate(_STORIES)}
     events = {story: event(chain, TRIPS, DEFAULT_THRESHOLD) for story, chain in chains.items()}
     summary = summarise(list(chains.values()), TRIPS)
@@ -280,7 +280,9 @@ def stops(shown: Example) -> list[Stop]:
     before = (source.image, "source")
     tour_stops = [
         Stop(
-            [before], "Start with an image, the source.", "Each restored image is compared with it."
+            [before],
+            "Start with an image: the source.",
+            "Each restored image will be compared with the source.",
         ),
         Stop(
             [before, (edited.image, "edited")],
@@ -323,7 +325,7 @@ def _explanations(shown: Example) -> list[Stop]:
         Stop(
             ends,
             "How long does an image last?",
-            "Until it is clearly damaged, or the edit is not made. Over many images and edits, "
-            f"half of them last longer than the half-life: for {shown.row.model.name}, {lasts}.",
+            "Until it is clearly damaged, or the edit is not made. Half of all images last longer "
+            f"than the half-life. For {shown.row.model.name}, the half-life is {lasts}.",
         ),
     ]

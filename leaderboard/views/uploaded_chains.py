@@ -37,7 +37,7 @@ MAX_IMAGE_BYTES = 12 * 2**20
 MAX_TOTAL_BYTES = 120 * 2**20
 MAX_TOTAL_PIXELS = 300_000_000
 MAX_NAME = 100
-#: Most entries of a zip file, including folders and hidden files that some programs add.
+#: Maximum number of entries of a zip file, with folders and hidden files that programs add.
 MAX_ENTRIES = 1_000
 
 
@@ -202,7 +202,10 @@ def _one_trip_sentence(result: dict[str, Any]) -> str:
 
 
 def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
-    """Return a sentence on the final retention; for the headline, also name its worst part."""
+    """Return a sentence on the final retention.
+
+    For the headline metric (Overall), the sentence also names the part that lost most.
+    """
     share = formatting.percent(max(0.0, metrics[name]["retention"][-1]))
     left = f"{formatting.after_round_trips(trips).capitalize()}, {share} of the image is left"
     if name != HEADLINE:
@@ -220,7 +223,8 @@ def finding(metrics: dict[str, Any], name: str, trips: int) -> str:
 def unpack(name: str, file: IO[bytes], max_bytes: int = MAX_TOTAL_BYTES) -> list[Upload]:
     """Return the files of a zip file without reading them.
 
-    Raises UnusableUpload if the files have more than `max_bytes`, or a file more than an image may.
+    Raises UnusableUpload if the files have more than `max_bytes` in total, or one of them more than
+    MAX_IMAGE_BYTES.
     """
     try:
         archive = archives.open_archive(file, max_entries=MAX_ENTRIES)
@@ -255,8 +259,8 @@ def unpack(name: str, file: IO[bytes], max_bytes: int = MAX_TOTAL_BYTES) -> list
 def arrange(files: Iterable[Upload]) -> list[tuple[int, bool, Upload]]:
     """Return each file as (trip, is forward, file).
 
-    Names such as I1_forward.png determine the order; without such names it is alphabetical. Raises
-    UnusableUpload if the files are not a chain.
+    The source has trip 0. Names such as I1_forward.png determine the order; without such names the
+    files are sorted by name. Raises UnusableUpload if the files are not a chain.
     """
     files = list(files)
     if len(files) > MAX_IMAGES:

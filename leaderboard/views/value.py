@@ -1,4 +1,7 @@
-"""The price page: price or time against usable trips, and the unbeaten models."""
+"""The price page: price or time against usable trips, and the unbeaten models.
+
+A model is unbeaten if none that costs as little or less lasts as long.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ class Cost:
 
     @property
     def axis(self) -> str:
-        """The label with its unit."""
+        """The label, with “Price” and “Time” replaced by their units."""
         return self.label.replace("Price", "USD").replace("Time", "seconds")
 
     @property
@@ -124,7 +127,7 @@ COSTS = {
         ),
         Cost(
             "p95",
-            "Time per edit, 95 % of edits",
+            "Time per edit, 95th percentile",
             lambda row: row.run.progress.p95_seconds,
             formatting.seconds,
         ),
@@ -183,7 +186,7 @@ def finding(points: Sequence[Point], cost: Cost) -> str:
     return f"{names} are unbeaten on {compared} and durability"
 
 
-#: Most models that are named in the chart.
+#: Maximum number of models whose names the chart shows.
 MAX_NAMES = 6
 #: Label, colour and marker by openness of the weights.
 WEIGHTS = {
@@ -206,7 +209,8 @@ def value_chart(points: Sequence[Point], cost: Cost, filters: BoardFilters, left
         id="value",
         title=finding(points, cost),
         subtitle=f"{cost.label} against usable trips by {formatting.metric_label(filters.metric)}. "
-        "Up and to the left is better; no model beats those on the line at both. "
+        f"Up and to the left is better: no model {'takes less time' if cost.is_time else 'costs less'} "
+        "and lasts longer than one on the line. "
         f"Dotted lines join providers of the same model.{missing}",
         figure=_figure(points, cost, filters.suite.trips),
         table=_table(points, cost),
@@ -307,7 +311,7 @@ def _line(best: Sequence[Point]) -> list[Figure]:
 
 
 def _links(points: Sequence[Point]) -> list[Figure]:
-    """Return a trace with a line between each two hosts of the same weights."""
+    """Return a trace with lines that join the hosts of the same weights."""
     pairs = [pair for group in same_weights(points) for pair in pairwise(group)]
     if not pairs:
         return []

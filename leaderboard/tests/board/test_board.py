@@ -358,7 +358,7 @@ def test_a_suite_without_intervals_is_called_too_narrow(client):
 def test_the_editor_that_does_nothing_has_a_note_on_its_loss(client, suite):
     make_run(make_model("Do nothing", is_reference=True, editor="noop"), suite)
     make_run(make_model("Noise", is_reference=True, editor="noise"), suite)
-    assert page(client).count("sent with a faint dither") == 1
+    assert page(client).count("sent with faint noise (dither)") == 1
 
 
 def test_rows_are_sorted_by_rank_unless_sorted_by_half_life(client, suite):

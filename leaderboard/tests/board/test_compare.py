@@ -105,7 +105,7 @@ def test_the_page_explains_why_half_life_and_usable_trips_disagree(client, runs)
         chain.save()
     html = page(client, "?models=long,short")
     assert re.search(
-        r"Long has more usable trips and a shorter half-life \(0\.\d against \d\.\d of Short\), "
+        r"Long has more usable trips than Short but a shorter half-life \(0\.\d against \d\.\d\), "
         "because its most durable images last longer\\.",
         html,
     )

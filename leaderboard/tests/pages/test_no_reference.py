@@ -55,7 +55,7 @@ def test_the_page_states_the_finding_and_links_to_images(
     with django_assert_max_num_queries(8):
         page = client.get("/no-reference/").content.decode()
     said = f"BRISQUE calls {percent(1.0)} of images better than their source at trip 5"
-    assert f"{said}, although only {percent(0.3)} is kept" in page
+    assert f"{said}, although only {percent(0.3)} of the image is kept" in page
     chain = Chain.objects.filter(run=run).first()
     assert chain
     assert chain.get_absolute_url() in page
@@ -99,7 +99,7 @@ def test_no_metric_is_praised_if_each_calls_every_restored_image_worse(run: int)
     said = pages.finding(lines, pages.metrics_of(lines), TRIPS)
     assert said == (
         "No metric calls a worn image better than its source at trip 5, "
-        f"where only {percent(0.3)} is kept"
+        f"where only {percent(0.3)} of the image is kept"
     )
     assert pages.totals(lines, ["brisque"], TRIPS, "source")[0].worse == 1.0
 

@@ -185,4 +185,4 @@ def test_no_card_names_a_reference_editor_as_the_winner(client, written):
     image(client, f"/cases/{suite.cases.first().pk}/card.png")
     assert "Oracle (reference editor) and Noise σ 5 (reference editor)" in written
     assert not [words for words in written if "longest" in words or "longer" in words]
-    assert not [words for words in written if "keeps it for" in words]
+    assert not [words for words in written if "keeps the image for" in words]
