@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _databases_of_their_own() -> None:
-    """Give programs that tests start a database of their own, unless a test passes on this one.
+    """Give programs that tests start a database of their own, unless a test names one for them.
 
     This process has read DATABASE_URL already. A program would inherit the variable and use that
     database, not the test database.

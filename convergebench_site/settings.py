@@ -236,7 +236,7 @@ WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = [*Compressor.SKIP_COMPRESS_EXTENSIONS, "map"]
 # Limits on the length of a request's body, which are checked before it is read.
 BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 2**20
-#: Largest bundle that the form accepts, in bytes. Operators can import larger bundles.
+#: The maximum bytes of a bundle that the form accepts. Operators can import larger bundles.
 CONTRIBUTED_BYTES = 256 * 2**20
 LONG_BODY_LIMITS = {
     "/upload/": 122 * 2**20,
@@ -357,7 +357,7 @@ CONTRIBUTED_RUNS_WAITING = 10
 VOTE_SESSIONS_PER_DAY = 200
 #: Parallel calls of an `edits` worker. A model's own limit applies to all workers together.
 MAX_CALLS_IN_FLIGHT = env.int("MAX_CALLS_IN_FLIGHT", default=64)
-#: A worker that does not renew its leases for this long loses its chains.
+#: A worker that does not renew its leases (its claims to chains) for this long loses the chains.
 LEASE_SECONDS = 30.0
 #: After this time a job lets other runs in its queue continue.
 TURN_SECONDS = 60.0

@@ -89,7 +89,7 @@ class ArrivingRequest:
         end = self._head.find(END_OF_HEAD, searched) + len(END_OF_HEAD)
         if end < len(END_OF_HEAD):
             return
-        head, rest = bytes(self._head[:end]), bytes(self._head[end:])
+        head, body = bytes(self._head[:end]), bytes(self._head[end:])
         stated = LENGTH.search(head)
         length = int(stated[1]) if stated else 0
         # Remove this header, because gunicorn would answer "100 Continue" again after the body.
@@ -98,7 +98,7 @@ class ArrivingRequest:
         self.needed = len(head) + length
         self.deadline += length / BODY_BYTES_PER_SECOND
         self.size = 0
-        self.add(head + rest)
+        self.add(head + body)
 
     def read(self) -> bytes:
         self._file.seek(0)

@@ -22,7 +22,7 @@ LOOKUP_SECONDS = 3.0
 
 
 def rules() -> Rules:
-    """Return the rules for submitted addresses: they must be public and not of this site."""
+    """Return the rules for a submitted address: it must be public and not belong to this site."""
     local, denied = settings.ALLOW_LOCAL_ENDPOINTS, list(settings.OWN_ADDRESSES)
     if not local:
         # ALLOWED_HOSTS may be "*", so the site's own host is added.

@@ -151,8 +151,8 @@ def _csv_rows(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, s
 SLUG = "edit-converge-bench"
 SOURCE = "https://github.com/Qianli-ion/edit-converge-bench"
 PUBLISHED_ON = datetime.date(2026, 2, 1)
-#: The mean SSIM of a blank card (docs/method.md). The images are not published, so the blank card of
-#: each image cannot be scored.
+#: The mean SSIM of a blank card, an image in the source's mean colour (docs/method.md). The images
+#: are not published, so the blank card of each image cannot be scored.
 BLANK_SSIM = 0.59
 NOT_GIVEN = "The published rows do not give the wording."
 SCORES = ("psnr", "ssim", "lpips", "clip_similarity")

@@ -27,7 +27,7 @@ class WebServer:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
         self.environment = os.environ | {
-            "DEBUG": "1",  # static files as they are
+            "DEBUG": "1",  # static files need not be collected
             "DATA_DIR": str(folder),
             "DJANGO_SETTINGS_MODULE": "convergebench_site.settings",
         }

@@ -181,7 +181,7 @@ def test_the_proxies_pass_what_the_site_reads():
 
 
 def test_every_alert_fires_when_it_should_and_only_then():
-    """Run promtool on the rules. It is in Debian's package prometheus."""
+    """Run promtool, which is in Debian's package prometheus, on the rules."""
     folder = DEPLOY / "prometheus"
     rules = yaml.safe_load((folder / "alerts.yaml").read_text())["groups"][0]["rules"]
     expected = yaml.safe_load((folder / "alerts_test.yaml").read_text())["tests"]

@@ -1,8 +1,8 @@
 """Random input for all readers of untrusted data: they accept it or refuse it clearly.
 
-These tests are short; `make fuzz` runs them for an hour. It stores in `corpus/` the shortest input
-for each way in which a reader can end, and later mutates these inputs too. Every test run reads
-the whole corpus. Inputs that once revealed a defect are listed below as `@example`.
+These tests are short; `make fuzz` runs them for an hour. `corpus/` has the shortest input found for
+each way in which a reader can end. `make fuzz` extends the corpus, and mutates its inputs too. Every
+test run reads the whole corpus. Inputs that have revealed a defect are listed below as `@example`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def read_judge(data: bytes) -> str:
 def read_image(data: bytes) -> str:
     head = EncodedImage.from_head(data, max_pixels=10**6)
     image = EncodedImage.from_bytes(data, max_pixels=10**6)
-    assert (image.mime, max(image.size)) == (head.mime, max(head.size))  # it may be rotated
+    assert (image.mime, max(image.size)) == (head.mime, max(head.size))  # the image may be rotated
     assert image.width * image.height <= 10**6
     return f"{image.mime} {len(image.notes)}"
 
@@ -88,7 +88,7 @@ def read_zip(data: bytes) -> str:
 
 
 def read_bundle(data: bytes) -> str:
-    """Read it as the form does, then as a worker does."""
+    """Read a bundle as the form does, then as a worker does."""
     archives.check_directory(io.BytesIO(data), 100)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "bundle.zip"

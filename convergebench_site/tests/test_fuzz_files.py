@@ -44,15 +44,15 @@ SUITE = Suite("s", 1, "S", 3, 512, (IMAGE,), (PAIR,), (Case("desk", "cup"),))
 
 @contextmanager
 def folder_with(**files: bytes) -> Iterator[Path]:
-    """A folder with these files; two underscores in a name stand for a dot."""
+    """Make a folder with these files; two underscores in a name stand for a dot."""
     with TemporaryDirectory() as name:
         for file, data in files.items():
             (Path(name) / file.replace("__", ".")).write_bytes(data)
         yield Path(name)
 
 
-def of_images(value: object) -> None:
-    """Accepted JSON can be stored in any database."""
+def check_storable(value: object) -> None:
+    """Check that accepted JSON can be stored in any database."""
     assert can_be_stored(value)
 
 
@@ -61,7 +61,7 @@ def of_images(value: object) -> None:
 
 def read_score_file(data: bytes) -> str:
     found = parse(data, "file")
-    of_images([[row.metric, str(row.image), row.line] for row in found.rows])
+    check_storable([[row.metric, str(row.image), row.line] for row in found.rows])
     json.dumps([row.value for row in found.rows], allow_nan=False)
     place_values(found, [ChainImages("desk--cup", 0, "0" * 64, ("1" * 64, "2" * 64))])
     return f"{len(found.metrics)} metrics"
@@ -70,9 +70,11 @@ def read_score_file(data: bytes) -> str:
 def read_experiment(data: bytes) -> str:
     with folder_with(words__yaml=data) as folder:
         found = ExperimentFile.read(folder / "words.yaml")
-    of_images([found.title, found.question, found.suite, list(found.models), found.cases or ""])
+    check_storable(
+        [found.title, found.question, found.suite, list(found.models), found.cases or ""]
+    )
     for arm in found.arms.values():
-        of_images(arm.to_dict())
+        check_storable(arm.to_dict())
         json.dumps(arm.to_dict(), allow_nan=False)
     return f"{len(found.arms)} arms"
 
@@ -80,16 +82,16 @@ def read_experiment(data: bytes) -> str:
 def read_suite(data: bytes) -> str:
     with folder_with(suite__json=data) as folder:
         suite = Suite.read(folder / "suite.json")
-    of_images(suite.to_dict())
+    check_storable(suite.to_dict())
     assert Suite.from_dict(json.loads(json.dumps(suite.to_dict()))) == suite
     return f"{len(suite.cases)} cases"
 
 
 def read_run(data: bytes) -> str:
-    """run.json."""
+    """Read a run's run.json."""
     with folder_with(run__json=data) as path:
         folder = RunFolder.open(path)
-        of_images(folder.name)
+        check_storable(folder.name)
         return f"{folder.complete} {folder.edits_done} {len(folder.chains)}"
 
 
@@ -98,7 +100,7 @@ def opened(path: Path) -> RunFolder:
 
 
 def read_chain(data: bytes) -> str:
-    """chain.json."""
+    """Read a chain's chain.json."""
     with TemporaryDirectory() as name:
         path = opened(Path(name)).path
         (path / "chains" / "desk--cup").mkdir(parents=True)
@@ -110,7 +112,7 @@ def read_chain(data: bytes) -> str:
 
 
 def read_lines(data: bytes) -> str:
-    """calls.jsonl, and the answers of a judge."""
+    """Read calls.jsonl, and a file of a judge's answers."""
     with TemporaryDirectory() as name:
         folder = opened(Path(name))
         (folder.path / "calls.jsonl").write_bytes(data)
@@ -130,7 +132,7 @@ def read_scores_json(data: bytes) -> str:
 
 
 def read_manifest(data: bytes) -> str:
-    """manifest.json of a folder of images."""
+    """Read the manifest.json of a folder of images."""
     with folder_with(manifest__json=data, a__png=encoded(gradient(8, 8))) as path:
         found = find_chain(path)
         return f"{len(found.trips)} {found.pair.change}"
@@ -158,7 +160,7 @@ CORPUS = Corpus(
 )
 
 
-# Their inputs.
+# The inputs of these readers.
 
 ROW = {"case": "desk--cup", "repeat": 0, "trip": 1, "metric": "musiq", "value": 4.5, "version": "1"}
 HASHED = {"sha256": "1" * 64, "metric": "own", "value": 4, "version": "1", "higher_is_better": True}

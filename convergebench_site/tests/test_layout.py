@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("evaluation", "leaderboard", "convergebench_site", "tools")
-#: Who may import our own modules inside a function, because Django must be set up before.
+#: Modules that may import our own modules inside a function, because Django must be set up before.
 AFTER_SETUP = {
     *("leaderboard/apps.py", "leaderboard/benchmarks/load.py"),
     "leaderboard/benchmarks/pages.py",
@@ -37,7 +37,7 @@ def late_imports(tree: ast.AST) -> list[str]:
 
 
 def test_no_function_imports_our_own_modules_to_hide_a_cycle():
-    """Only heavy packages may be imported late. A late import of our own hides a cycle."""
+    """Only heavy packages may be imported late. A late import of our own modules hides a cycle."""
     late_by_module = {}
     for path in MODULES:
         name = str(path.relative_to(ROOT))

@@ -24,7 +24,7 @@ from evaluation.testing.zips import hidden_directory, many_entries
 
 
 def zipped(method: int) -> bytes:
-    """One entry of 200 MB of zeros, in a few hundred bytes."""
+    """Return a zip of a few hundred bytes, with one entry of 200 MB of zeros."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive, archive.open("I0_source.png", "w") as entry:
         for _ in range(200):
@@ -33,7 +33,7 @@ def zipped(method: int) -> bytes:
 
 
 def png(width: int, height: int) -> bytes:
-    """A PNG of 16 bit and four channels."""
+    """Return a PNG with four channels of 16 bits."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = zlib.crc32(kind + data)
@@ -87,7 +87,7 @@ def test_two_large_uploads_at_once_are_read_one_image_at_a_time(server: WebServe
 @pytest.mark.release
 @pytest.mark.slow
 def test_a_worker_scores_four_megapixels_in_less_than_a_gigabyte(tmp_path):
-    """With all metrics and witnesses that run here, and as many trips as a job scores at once."""
+    """Run all metrics and witnesses (checks of edits), and as many trips as a job scores at once."""
     program = "from leaderboard.testing import large_chain; large_chain.main()"
     answer = subprocess.run(
         [sys.executable, "manage.py", "shell", "-v0", "-c", program],

@@ -20,7 +20,7 @@ from leaderboard.views.site import server_error
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "lpips", "open_clip", "diffusers", "skimage", "cv2", "matplotlib", "scipy.stats")
-#: Of a web process that has imported every page.
+#: Limit of the memory of a web process that has imported every page.
 RESIDENT_BYTES = 150e6
 
 
@@ -110,7 +110,7 @@ def test_the_pages_import_nothing_heavy():
         f"heavy = [name for name in {HEAVY!r} if name in sys.modules];"
         "print(json.dumps([heavy, psutil.Process().memory_info().rss]))"
     )
-    python(code)  # compiles what it imports, which takes memory of its own
+    python(code)  # compiles the modules, which would add to the memory below
     done = python(code)
     assert done.returncode == 0, done.stderr
     heavy, resident = json.loads(done.stdout)

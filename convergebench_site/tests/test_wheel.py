@@ -20,7 +20,7 @@ def installed(tmp_path_factory):
     build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir"]
     made = subprocess.run([*build, str(folder), str(ROOT)], capture_output=True, text=True)
     if "No matching distribution found for hatchling" in made.stderr:
-        pytest.skip("what builds wheels cannot be fetched here")
+        pytest.skip("the packages that build wheels cannot be fetched here")
     assert made.returncode == 0, made.stderr
     (wheel,) = folder.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(folder / "packages")

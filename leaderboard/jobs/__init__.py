@@ -56,7 +56,7 @@ __all__ = [
 
 
 def collect_garbage(_: int) -> None:
-    """Remove unreferenced images, and files without rows, once they are a day old."""
+    """Remove unreferenced images, and files without rows, that are at least a day old."""
     storage.collect(timedelta(days=1))
     ballots.delete_old_images()
 

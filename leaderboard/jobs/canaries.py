@@ -19,7 +19,7 @@ EVERY = timedelta(days=7)
 
 
 def start_due() -> None:
-    """Start a small run of each canary model without one in the last week.
+    """Start a small run of each canary model that had no such run in the last week.
 
     Failed and cancelled runs count too: a model that cannot be played costs one attempt a week.
     """

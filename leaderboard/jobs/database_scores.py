@@ -1,7 +1,7 @@
 """Store a run in the database while it is being scored and finished.
 
 Calibrations are a metric's distances from a source image to copies with a known loss. Audits are
-extra calls that test the model for cheating; a finding is what the scores show about one audit.
+extra calls that test the model for cheating; a finding is the measured result of one audit.
 
 Each write checks the job's token, so that a job whose lease has lapsed can no longer write.
 """
@@ -87,7 +87,7 @@ class ChainRows:
 class DatabaseScores(ScoreStore):
     """The database as the store of a run that one job scores.
 
-    The job claims no more chains once `may_continue` returns False.
+    The job claims chains only while `may_continue` returns True.
     """
 
     def __init__(

@@ -78,8 +78,8 @@ LONG_BLOCK_SECONDS = 60.0
 #: The shortest interval between two score jobs for new trips.
 SCORE_SECONDS = 2.0
 #: If the budget allows at most this many more rounds of parallel calls, the ledger is recounted
-#: before every call. Otherwise one recount a second suffices: in a second, the jobs of a run begin
-#: fewer rounds, unless edits take under 100 ms.
+#: before every call. Otherwise one recount a second suffices: in a second, the jobs of a run do not
+#: begin this many rounds, unless edits take under 100 ms.
 NEAR_ROUNDS = 10
 
 P = ParamSpec("P")
@@ -183,8 +183,8 @@ class DatabaseStore(RunStore):
         *earlier, image = [retry_storage(image.read) for image in trip_images]
         turns: tuple[Turn, ...] = ()
         if chain.plan.is_conversation:
-            source, *rest = [retry_storage(image.read) for image in conversation]
-            turns = history(chain.plan, source, rest)
+            source, *answers = [retry_storage(image.read) for image in conversation]
+            turns = history(chain.plan, source, answers)
         return Position(image, trip, tuple(earlier), turns)
 
     @_locked

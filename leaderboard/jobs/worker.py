@@ -47,7 +47,7 @@ LAZY_PACKAGES = {"transformers": "transformers.models.dinov2.modeling_dinov2"}
 
 
 class SiteJob(Job):
-    """An RQ job that calls one of this site's functions; any other is deleted.
+    """An RQ job that calls one of this site's functions; any other job is deleted.
 
     RQ imports any dotted name in Redis. A foreign entry is rejected while it is read, before RQ
     sees its function, callbacks or arguments.

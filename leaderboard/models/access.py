@@ -165,7 +165,7 @@ def visible_images(user: Any) -> QuerySet[StoredImage]:
     this = OuterRef("pk")
     runs = Run.objects.visible_to(user)
     trips = Trip.objects.filter(chain__run__in=runs)
-    # Audits are extra requests that test for cheating: secret until the run has finished.
+    # Audits (extra calls that test for cheating) are secret until the run has finished.
     audits = Audit.objects.filter(chain__run__in=runs.filter(state=RunState.FINISHED))
     return StoredImage.objects.filter(
         Q(Exists(SuiteImage.objects.filter(stored=this, suite__sealed=False)))

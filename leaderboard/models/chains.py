@@ -45,7 +45,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
         """Return chains that may be played now.
 
         Excludes chains that must be scored before they continue. Also excludes chains whose source
-        image is still to be sent by another chain's cold audit, a test with an image that the model
+        image another chain's cold audit must send first: that test needs an image that the model
         has not seen.
         """
         scored = Q(trips_played__lte=F("trips_scored") + F("run__stop_after"))

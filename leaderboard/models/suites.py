@@ -289,7 +289,7 @@ class SuiteQuerySet(models.QuerySet["Suite"]):
 
 
 class Suite(models.Model):
-    """A list of cases, a number of trips and an image size; immutable once frozen."""
+    """A list of cases, a number of trips and an image size; immutable after freezing."""
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"

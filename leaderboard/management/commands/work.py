@@ -38,8 +38,8 @@ class Command(BaseCommand):
         if options["when_prepared"]:
             wait_until_ready()
             # This process started without the packages; a new process can import them.
-            rest = [argument for argument in sys.argv if argument != WHEN_PREPARED]
-            os.execv(sys.executable, [sys.executable, *rest])  # noqa: S606 -- our own interpreter
+            command = [argument for argument in sys.argv if argument != WHEN_PREPARED]
+            os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 -- our own interpreter
         limit_malloc_arenas()
         preload(options["queue"])
         RunWorker(options["queue"]).work(logging_level="WARNING")
