@@ -12,9 +12,10 @@ from PIL import Image, ImageDraw
 
 
 def edit(image: Image.Image, prompt: str) -> Image.Image:
-    """Run your model. This placeholder recolours a disc for any prompt; a second edit restores it.
+    """Run your model. This placeholder recolours a disc for any prompt; a second call undoes it.
 
-    It passes the test, but its run stays unranked: its edits do not follow the prompts.
+    The placeholder passes the test of a submission. But its run would stay unranked, because the
+    edits do not follow the prompts.
     """
     disc = Image.new("L", image.size)
     ImageDraw.Draw(disc).circle((image.width // 2, image.height * 2 // 3), image.width // 7, 255)

@@ -1,12 +1,12 @@
-"""Score the images of a run with the no-reference metrics of pyiqa, on your own machine.
+"""Score the images of a run with no-reference metrics (which rate single images) of pyiqa.
 
     pip install pyiqa
     python no_reference_scores.py RUN_OR_BUNDLE.zip --metrics musiq,topiq_nr > scores.csv
     convergebench score RUN --import scores.csv
 
-pyiqa has the PolyForm Noncommercial licence and downloads its weights. You decide whether you may
-use it: ConvergeBench neither needs nor installs it. On a site, an administrator imports the same
-file with `manage.py import_results scores scores.csv NUMBER`.
+pyiqa has the PolyForm Noncommercial licence and downloads its own weights. You decide whether you
+may use it: ConvergeBench neither needs nor installs pyiqa. On a site, an administrator imports the
+same file with `manage.py import_results scores scores.csv NUMBER`, where NUMBER is the run's.
 """
 
 import argparse

@@ -32,7 +32,7 @@ class Authority:
     def server_context(
         self, host: str = "localhost", days: int = 10, self_signed: bool = False
     ) -> ssl.SSLContext:
-        """Return a server's context for `host`; with negative `days` its certificate has expired."""
+        """Return a server's context for `host`; negative `days` give an expired certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
         certificate = (

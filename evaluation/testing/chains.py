@@ -20,7 +20,7 @@ ORIGINS = ("photograph", "painting", "render", "generated")
 
 
 def chain(*retention: float, **fields: Any) -> ChainResult:
-    """Return a chain of a default image and pair; `fields` override them."""
+    """Return a chain with these retentions; `fields` override the default image, pair and others."""
     place = {
         "image": "cat",
         "pair": "hat",
@@ -32,7 +32,7 @@ def chain(*retention: float, **fields: Any) -> ChainResult:
 
 
 def halving(time: float, trips: int = 20, **fields: Any) -> ChainResult:
-    """Return a chain with exponential decay, at one half after `time` trips."""
+    """Return a chain whose retention decays exponentially, to one half after `time` trips."""
     return chain(*(0.5 ** (np.arange(1, trips + 1) / time)).tolist(), **fields)
 
 
@@ -63,8 +63,8 @@ def run_of(
 ) -> list[ChainResult]:
     """Return a run in which every image has a case in each of three categories.
 
-    `times` are halving times by image, category and repeat; `loss` is the share of chains that end
-    early.
+    `times` has the halving times (axes: image, category, repeat). `loss` is the share of chains
+    that end early.
     """
     random = np.random.default_rng(seed)
     times = times.reshape(len(times), len(CATEGORIES), repeats)
@@ -96,14 +96,14 @@ def spread_times(
     image: float = 0.4,
     case: float = 0.4,
 ) -> np.ndarray:
-    """Return log-normal halving times with a spread by image and one by case."""
+    """Return log-normal halving times that differ by image and by case."""
     of_image = random.normal(0, image, (images, 1))
     of_case = random.normal(0, case, (images, len(CATEGORIES)))
     return median * np.exp(of_image + of_case)
 
 
 def asking(edit: Edit) -> EditStep:
-    """Make each step by one call of `edit`, without retries or a ledger."""
+    """Make each step by one call of `edit`, without retries or a record of the calls."""
 
     def ask(image: EncodedImage, step: Step, context: EditContext) -> Answer:
         return edit(image, step.prompt, seed=step.seed, context=context)

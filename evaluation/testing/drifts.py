@@ -1,4 +1,4 @@
-"""Changes of the whole image that an editor may make with its edit: light, noise, motion, JPEG."""
+"""Changes of the whole image that may come with an edit: light, noise, motion, JPEG."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def wobbly(
 
 
 def moved(image: Image.Image, right: float = 0, down: float = 0, zoom: float = 1.0) -> Image.Image:
-    """Shift and zoom the image as if the camera had moved; new pixels get its mean colour."""
+    """Shift and zoom the image as if the camera had moved; new pixels get the image's mean colour."""
     middle = np.array(image.size) / 2
     shift = middle - (middle + np.array([right, down])) / zoom
     red, green, blue = (int(value) for value in _array(image).mean(axis=(0, 1)))

@@ -1,7 +1,7 @@
 """A local editing endpoint that records its calls, for tests and benchmarks.
 
-It speaks the Hugging Face contract, takes a fixed time for an edit, answers
-the same input with the same image, and misbehaves as `instead` decides.
+It uses the API format (contract) of Hugging Face, takes a fixed time for an edit,
+answers the same input with the same image, and misbehaves if `instead` says so.
 """
 
 from __future__ import annotations

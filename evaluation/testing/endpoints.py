@@ -1,4 +1,4 @@
-"""Submitted endpoints on a hostile server."""
+"""Editors that call an endpoint on a hostile server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def endpoint(server: HostileServer, **options: Any) -> Endpoint:
 
 
 def failure(server: HostileServer, *replies: bytes, **options: Any) -> EditorError:
-    """Edit with these replies; check and return the error."""
+    """Request an edit from a server with these replies; check the error and return it."""
     contract = options.setdefault("contract", "openai-edits")
     server.answers(PATHS[contract], *replies)
     try:

@@ -1,4 +1,4 @@
-"""Chain files of three trips in which a hat is added and removed."""
+"""Folders with the images of a chain: three trips in which a hat is added and removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HAT = EditPair("hat", "accessories", "Add a hat.", "Remove the hat.", "local", o
 
 @dataclass(frozen=True)
 class HatChain:
-    """A folder of images, with expected results."""
+    """The folder of a chain, with its expected results."""
 
     folder: Path
     #: Retention by PSNR after the first and the last trip.
@@ -43,7 +43,7 @@ class HatChain:
 
 
 def real(shared: Path) -> HatChain:
-    """Return a commercial editor's chain of a portrait."""
+    """Return the chain of a portrait by a commercial editor."""
     return HatChain(shared / "ecb/flux_portrait_02_hat", kept=(0.87, 0.79), ends=1.4)
 
 

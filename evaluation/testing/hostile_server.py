@@ -1,7 +1,7 @@
-"""A local server that misbehaves in every way, with one behaviour per path.
+"""A local server that misbehaves, with one behaviour per path.
 
 It uses raw sockets, so it can break HTTP in any way. `does("/path", function)` registers a function
-of the connection and the request.
+that gets the connection and the request and sends the answer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def as_json(payload: Any, status: int = 200, **headers: str) -> bytes:
 
 
 class HostileServer:
-    """Listens on 127.0.0.1 with one thread per connection; connections may stay alive."""
+    """A server on 127.0.0.1 with one thread per connection, which may serve several requests."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.tls = tls
@@ -77,7 +77,7 @@ class HostileServer:
         return f"{scheme}://{host}:{self.port}{path}"
 
     def answers(self, path: str, *replies: bytes) -> str:
-        """Answer the path with these replies in turn, then repeat the last; return its URL."""
+        """Answer the path with these replies in turn, then repeat the last; return the path's URL."""
         waiting = list(replies)
 
         def answer(connection: socket.socket, _: Received) -> None:
@@ -90,7 +90,7 @@ class HostileServer:
         return self.url(path)
 
     def drips(self, path: str, start: bytes, piece: bytes, pause: float) -> str:
-        """Answer the path with `start`, then with `piece` for ever; return its URL."""
+        """Answer the path with `start`, then with `piece` for ever; return the path's URL."""
 
         def drip(connection: socket.socket, _: Received) -> None:
             connection.sendall(start)

@@ -43,7 +43,7 @@ def large_profile(segments: int) -> bytes:
 
 
 def broken_exif(count: int) -> bytes:
-    """Return a PNG whose EXIF has `count` entries, each longer than the file."""
+    """Return a PNG whose EXIF has `count` entries, each with a stated length beyond the file's."""
     entries = [struct.pack("<HHII", tag, 7, 0x7FFFFFFF, 8) for tag in range(count)]
     exif = b"II*\0\x08\0\0\0" + struct.pack("<H", count) + b"".join(entries) + bytes(4)
     data = many_parts("PNG", 0)

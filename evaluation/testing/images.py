@@ -16,7 +16,7 @@ def gradient(width: int, height: int) -> Image.Image:
 
 
 def busy(width: int, height: int, seed: int = 0) -> Image.Image:
-    """Return an image with structure at every scale; each seed gives another."""
+    """Return an image with structure at every scale; each seed gives another image."""
     rng = np.random.default_rng(seed)
     image = Image.new("RGB", (width, height))
     for side, share in ((4, 1.0), (16, 0.5), (64, 0.3)):

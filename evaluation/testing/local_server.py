@@ -18,7 +18,7 @@ class LocalServer(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def __enter__(self) -> Self:
-        # By default it would check for a shutdown only every half second.
+        # By default the server would check for a shutdown only every half second.
         options = {"poll_interval": 0.01}
         threading.Thread(target=self.serve_forever, kwargs=options, daemon=True).start()
         return self
@@ -28,4 +28,4 @@ class LocalServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, *about: Any) -> None:
-        """Ignore errors: handlers fail on purpose, and the caller notices."""
+        """Ignore errors: handlers fail on purpose, and the test's client notices."""

@@ -1,7 +1,7 @@
-"""Generated input for parsers of untrusted data, and a growing corpus of it.
+"""Generated input for parsers of untrusted data, and a growing corpus of such input.
 
-`make fuzz` stores the shortest input for every outcome of a parser, and later mutates these too.
-Every test run parses the whole corpus.
+`make fuzz` stores the shortest input found for every outcome of a parser. Later it also mutates the
+stored inputs. Every test run parses the whole corpus.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Corpus:
         self, folder: Path, readers: Mapping[str, Reader], refusals: Sequence[type[Exception]]
     ) -> None:
         self.folder, self.readers, self.refusals = folder, readers, tuple(refusals)
-        #: The corpus at the beginning of the tests; inputs found later are mutated next time.
+        #: The corpus when the tests begin. Inputs that the tests add are mutated in the next run.
         self.seeds = {name: self.known(name) for name in readers}
 
     def known(self, name: str) -> list[bytes]:
@@ -54,11 +54,14 @@ class Corpus:
         return [file.read_bytes() for file in sorted((self.folder / name).glob("*"))]
 
     def ending(self, name: str, data: bytes) -> str:
-        """Return the outcome of a parser. Raises exceptions that the parser should not raise."""
+        """Return the outcome of a parser: success, or the words of its refusal.
+
+        Raises exceptions that the parser should not raise.
+        """
         try:
             return f"{self.readers[name](data)}"
         except self.refusals as refusal:
-            # Only its words: numbers, names and paths differ between inputs.
+            # Only the words of the message: numbers, names and paths differ between inputs.
             message = re.sub(r"\S*/\S*|'[^']*'|\"[^\"]*\"", " ", str(refusal).lower())
             words = re.findall(r"[a-z]{3,}", message)
             return " ".join([type(refusal).__name__, *words[:4]])
@@ -80,7 +83,7 @@ class Corpus:
                 file.write_bytes(data)
 
     def damaged(self, name: str, wholes: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-        """Mutate one of these files or of the corpus: cut, double, overwrite or insert pieces."""
+        """Mutate a file of `wholes` or the corpus: cut, double, overwrite or insert pieces."""
         return _damaged([*wholes, *self.seeds[name]])
 
 
@@ -104,7 +107,7 @@ def _damaged(draw: st.DrawFn, wholes: Sequence[bytes]) -> bytes:
 
 
 def nodes(value: Any) -> list[tuple[Any, Any]]:
-    """Return every (container, key) of a document."""
+    """Return every (container, key) of a document, at any depth."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     found = [(value, key) for key, _ in items]
     inner = (v for v in (value.values() if isinstance(value, dict) else value))

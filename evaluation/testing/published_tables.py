@@ -1,4 +1,4 @@
-"""Results in the format of github.com/Qianli-ion/edit-converge-bench, with its faults."""
+"""Results in the format of github.com/Qianli-ion/edit-converge-bench, with that table's faults."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _CASES = [
     for number in (1, 2, 3)
     for pair, category in {**pairs, "horizontal_flip": "geometry"}.items()
 ]
-#: Cases of the other models; one of them is theirs alone.
+#: Cases of the other models; the last one was played by none of the models in WHOLE.
 _FEW_CASES = [*_CASES[:2], ("portrait_01.jpg", "earrings_add_remove", "portrait", "accessories")]
 _CHAINS_TWICE, _CHAINS_AGAIN = 4, 2
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A results.csv, with expected counts."""
+    """A file results.csv, with the counts that an import should report."""
 
     path: Path
     rows: int
@@ -44,15 +44,15 @@ class PublishedTable:
 
 
 def real(shared: Path) -> PublishedTable:
-    """Return the published table."""
+    """Return the published table, from the folder of shared data."""
     return PublishedTable(shared / "ecb/results.csv", rows=4631, distinct=2741, common=57)
 
 
 def drawn(folder: Path) -> PublishedTable:
     """Generate a small table: three complete models, three with a few short chains.
 
-    As in the published table, LPIPS was never run and is 0.0, some chains occur twice, some were
-    played again, and some stop without a reason.
+    As in the published table, LPIPS was never run and is 0.0. Some chains are listed twice, some
+    were played again with other results, and some stop without a reason.
     """
     random = np.random.default_rng(7)
     once = [row for model in WHOLE for case in _CASES for row in _chain(model, case, random)]

@@ -1,4 +1,4 @@
-"""The images of the golden table: an astronaut, and four changes of the image."""
+"""The images behind the golden table of metric values: an astronaut, and four changes of it."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
-#: A public address, once of example.org.
+#: A public address, which example.org had in the past.
 PUBLIC = "93.184.216.34"
 
 

@@ -1,6 +1,6 @@
 """A stand-in for DINOv2 that describes patches by their pixels, a thousand times faster.
 
-Tests of runs, stores and pages need the headline metric, but not its network.
+Tests of runs, stores and pages need the headline metric, but not the metric's real network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIDE = 4
 
 
 def stand_in_patches(images: Sequence[Image.Image]) -> list[Tokens]:
-    """Return the patches of each image by layer, as vectors of unit length."""
+    """Return the vectors of each image's patches (of unit length), by layer of the network."""
     return [_patches(image) for image in images]
 
 
@@ -34,7 +34,7 @@ def _patches(image: Image.Image) -> Tokens:
     pixels = np.asarray(small, dtype=np.float32) / np.float32(255)
     shapes = pixels.reshape(rows, SIDE, columns, SIDE, 3).transpose(0, 2, 1, 3, 4)
     shapes = shapes.reshape(rows, columns, -1)
-    # For things: each patch with its neighbours.
+    # The layer for objects sees each patch with its neighbours.
     padded = np.pad(shapes, ((1, 1), (1, 1), (0, 0)), mode="edge")
     around = [padded[down : down + rows, right : right + columns] for down, right in AROUND]
     return {

@@ -1,7 +1,7 @@
 """Pipelines of real diffusers classes with a few thousand random weights, saved to disk.
 
-Their tokenizers are built here too, so nothing is downloaded. Their images are noise: tests cover
-only the code around the model.
+Tokenizers are built here too, so nothing is downloaded. The pipelines' images are noise: tests
+cover only the code around a model.
 """
 
 from __future__ import annotations

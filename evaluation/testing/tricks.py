@@ -1,7 +1,9 @@
-"""A zoo of cheating and honest editors.
+"""A zoo of cheating and honest editors, to test which defences notice which of them.
 
 A trick scores well without editing well: it edits like a poor honest editor, but undoes edits by
-other means. `evaluation.testing.zoo` plays all of them for the table on the methodology page.
+other means. Defences are audits (extra requests: harmless changes, painted marks, images not seen
+before), witnesses (programs that check an edit) and clean pixels (images are sent without metadata
+and low bits). `evaluation.testing.zoo` plays all editors for the table on the methodology page.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ def poor() -> RuleEditor:
 
 @dataclass
 class Trick(Editor):
-    """Edits like the poor editor, but undoes an edit by returning a copy that it kept."""
+    """Edits like the poor editor, but undoes an edit by returning an image that it stored.
+
+    `stopped_by` names the defence that notices the trick, `disguises` the honest editor behind it.
+    """
 
     stopped_by: ClassVar[str] = ""
     disguises: ClassVar[str] = POOR
@@ -174,7 +179,7 @@ class InPixels(Trick):
 
 @dataclass
 class InBits(InPixels):
-    """Hides it in one bit of every value; `clean_wire` removes bit 1."""
+    """Hides the source in one bit of every value; `clean_wire` removes bit 1."""
 
     stopped_by: ClassVar[str] = "clean pixels"
     bit: int = 1
@@ -197,10 +202,10 @@ class InHigherBits(InBits):
 
 
 class InFrequencies(InPixels):
-    """Hides it in the middle frequencies of 8 x 8 blocks, as even and odd multiples of a step."""
+    """Hides the source in frequencies of 8 x 8 blocks, as even and odd multiples of a step."""
 
     stopped_by = "clean pixels"
-    #: The frequencies used, and a step larger than the dither of `clean_wire`.
+    #: The middle frequencies, which hide the bits, and a step larger than the dither of `clean_wire`.
     MIDDLE: ClassVar[list[tuple[int, int]]] = [
         (row, column) for row in range(8) for column in range(8) if 3 <= row + column <= 7
     ]
@@ -242,7 +247,7 @@ class InFrequencies(InPixels):
 
 @dataclass
 class ExactCache(Trick):
-    """Keeps every image by the hash of the one that it will be sent next."""
+    """Stores each source under the hash of the answer, which will be sent back to be undone."""
 
     stopped_by: ClassVar[str] = "harmless audit"
     kept: dict[tuple[str, str], EncodedImage] = field(default_factory=dict)
@@ -262,7 +267,7 @@ class ExactCache(Trick):
 
 @dataclass
 class HashAndNoise(ExactCache):
-    """ExactCache with the answers of a better editor."""
+    """ExactCache whose answers are those of a better editor, which only adds noise."""
 
     disguises: ClassVar[str] = NOISY
     base: RuleEditor = field(default_factory=lambda: Noise(sigma=4))
@@ -274,7 +279,7 @@ def _thumb(image: EncodedImage) -> np.ndarray:
 
 @dataclass
 class NearCache(Trick):
-    """Keeps every image by similarity, so it recalls images that were touched on the way."""
+    """Looks stored images up by similarity, so it also finds them for slightly altered answers."""
 
     stopped_by: ClassVar[str] = "mark audit"
     kept: list[tuple[str, np.ndarray, EncodedImage]] = field(default_factory=list)
@@ -300,7 +305,7 @@ class NearCache(Trick):
 
 
 class Blends(NearCache):
-    """Blends what it kept into its own poor answer."""
+    """Blends the stored source into its own poor answer."""
 
     def edit(self, image: EncodedImage, prompt: str, seed: int | None = None) -> Answer:
         instruction = parse(prompt)
@@ -314,10 +319,10 @@ class Blends(NearCache):
 
 @dataclass
 class CopiesTouches(Trick):
-    """Applies to the kept image what was done to its own answer on the way.
+    """Makes the alteration (touch) that an audit made in its answer in the stored image too.
 
-    So marks survive and touches cost nothing. `share` of the answer is the kept image, the rest is
-    the poor editor's answer; `jitter` is noise, so that no bytes repeat.
+    So marks come back and harmless alterations cost nothing. `share` is the weight of the stored
+    image in the answer, against the poor editor's; `jitter` is noise, so that no bytes repeat.
     """
 
     stopped_by: ClassVar[str] = "cold audit"
@@ -398,7 +403,7 @@ def _from_values(values: Values) -> EncodedImage:
 
 
 class RefusesUnseen(CopiesTouches):
-    """CopiesTouches that refuses to remove what it did not add."""
+    """CopiesTouches that refuses to remove a thing that it did not add."""
 
     stopped_by = "refused audits"
 
@@ -410,7 +415,7 @@ class RefusesUnseen(CopiesTouches):
 
 
 class ByCategory(CopiesTouches):
-    """Has a strategy per category: turns by rule, recalls worn things, edits the rest honestly."""
+    """Turns by rule, returns stored images for things to wear, and makes all other edits honestly."""
 
     WORN: ClassVar[frozenset[str]] = frozenset({"cap", "glasses", "necklace"})
 
@@ -438,7 +443,7 @@ class RefusesHard(Trick):
 
 
 class BelowGrain(Trick):
-    """Adds the same faint pattern at every edit, below what the headline metric tolerates."""
+    """Adds the same pattern at every edit, too faint for the headline metric's tolerance of grain."""
 
     stopped_by = "the headline"
     disguises = "lossless flips"
@@ -469,7 +474,7 @@ class KnowsImages(Trick):
 
 @dataclass
 class SeedTable(Trick):
-    """Looks a case up by its seed, which works only if seeds are public."""
+    """Looks up the answer to a case by the seed, which works only if seeds are public."""
 
     stopped_by: ClassVar[str] = "secret seeds"
     table: dict[int, EncodedImage] = field(default_factory=dict)
@@ -481,13 +486,13 @@ class SeedTable(Trick):
 
 
 def public_seed(case: str, number: int, direction: str) -> int:
-    """Return a seed as version 1 derived it, without a secret."""
+    """Return a seed as version 1 of the method derived it, without a secret."""
     text = f"0/{case}/0/{number}/{direction}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
 
 
 class TogglesPatch(Trick):
-    """Turns by rule; for every other prompt it inverts the top bit of a patch."""
+    """Turns by rule; for every other prompt, inverts the top bit of a square in the corner."""
 
     stopped_by = "witnesses"
 
@@ -503,7 +508,7 @@ class TogglesPatch(Trick):
 
 
 class RedBall(NearCache):
-    """Draws a red ball for every prompt, and keeps the image before it."""
+    """Draws a red ball for every prompt, and stores the image without the ball."""
 
     stopped_by = "witnesses, mark audit"
 
@@ -523,7 +528,7 @@ class RedBall(NearCache):
 
 
 class DoubleExposure(Trick):
-    """For a flip, blends the image with its mirror image, so that a second flip undoes nothing."""
+    """For a flip, blends the image with its mirror image; another flip hardly changes the blend."""
 
     stopped_by = "change seen"
     disguises = "lossless flips"

@@ -76,7 +76,7 @@ def another_hue(image: Image.Image) -> Image.Image:
     return Image.fromarray(values, "HSV").convert("RGB")
 
 
-#: Named as in the golden values of the reference implementation.
+#: Damages, named as in the golden values that the reference implementation computed.
 DAMAGES: dict[str, Damage] = {
     "jpeg75": jpeg(75),
     "jpeg10": jpeg(10),

@@ -17,6 +17,6 @@ def many_entries(entries: int) -> bytes:
 
 
 def hidden_directory(entries: int) -> bytes:
-    """Return such a zip whose end record contains a second signature, to mislead parsers."""
+    """Return a zip of empty files whose end record contains a second signature, to mislead parsers."""
     data = many_entries(entries)
     return data[:-18] + b"PK\5\6" + data[-14:]

@@ -1,6 +1,6 @@
 """An editing endpoint with Cog. Put your model into `edit`, run `cog build` and serve it.
 
-Submit it with the API format “Cog predictions”, with its address without /predictions.
+To submit it, choose the API format “Cog predictions” and give the address without /predictions.
 """
 
 import tempfile

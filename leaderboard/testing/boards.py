@@ -1,4 +1,4 @@
-"""Small invented boards for tests of pages."""
+"""Small boards with invented results, for tests of pages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_suite(
 ) -> Suite:
     """Create a frozen suite of all images with all pairs.
 
-    10 images with 12 pairs are enough for intervals.
+    Intervals need at least 10 images and 12 pairs.
     """
     suite = Suite.objects.create(
         slug=slug,
@@ -79,7 +79,7 @@ def make_suite(
 
 
 def _pairs() -> Iterator[tuple[str, str, str]]:
-    """Yield the pairs, then the same under other names, without end."""
+    """Yield the pairs, then the same pairs under other names, without end."""
     yield from ((slug, *about) for slug, about in PAIRS.items())
     for number in itertools.count(2):
         for slug, (category, title) in PAIRS.items():
@@ -104,7 +104,7 @@ def make_run(
     chains: bool = False,
     **fields: Any,
 ) -> Run:
-    """Create a finished, published run whose curves halve every `half_life` trips."""
+    """Create a finished, published run whose curves fall to a half every `half_life` trips."""
     model = make_model(model) if isinstance(model, str) else model
     versions = [metric_version(name) for name in metrics]
     count = suite.cases.count()
@@ -199,7 +199,7 @@ def make_standing(
 
 
 def make_chains(run: Run, half_life: float, metrics: Iterable[str]) -> list[Chain]:
-    """Create a played chain per case; cases differ, so that intervals have a width."""
+    """Create a played chain for each case; cases differ, so that intervals have a width."""
     numbers = range(1, run.suite.trips + 1)
     retention = {}
     for place, case in enumerate(run.suite.cases.select_related("image")):

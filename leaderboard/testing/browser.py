@@ -7,14 +7,15 @@ from typing import Any
 
 #: The window sizes in which pages are checked.
 WIDE, PHONE = (1280, 900), (390, 844)
-#: All windows in all themes, and whether axe runs: once a theme, since it takes longest.
+#: All windows in all themes, and whether axe (a check of accessibility) runs: for one window of
+#: each theme only, because it takes longest.
 LOOKS = (
     ("wide light", WIDE, "light", True),
     ("phone light", PHONE, "light", False),
     ("phone dark", PHONE, "dark", True),
     ("wide dark", WIDE, "dark", False),
 )
-#: All rules, but without a list of passes, which takes longer than the checks.
+#: Options of axe: all rules, but no list of passed checks, which takes longer than the checks.
 AXE = {"resultTypes": ["violations"], "preload": False, "iframes": False}
 LOADED = """() => [...document.images].every((image) => {
   const box = image.getBoundingClientRect();
@@ -36,7 +37,7 @@ class Visit:
         self.page.goto(self.base + address)
 
     def settle(self) -> None:
-        """Wait until the page has loaded its images, and charts fit.
+        """Wait until the page has loaded its images, and its charts fit into their frames.
 
         Playwright's "networkidle" would add half a second each time.
         """

@@ -1,4 +1,4 @@
-"""Bundles of small runs, whole and altered."""
+"""Bundles (runs packed into one file) of small runs, unchanged and altered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bundle_of(run: Run, folder: Path, *, images: bool = True) -> Path:
 
 
 def altered(path: Path, change: Callable[[dict[str, Any]], Any], *, sealed: bool = False) -> Path:
-    """Return a copy of the bundle with a changed document; `sealed` computes digests anew."""
+    """Return a copy of the bundle with a changed document; `sealed` updates its digests too."""
     with bundles.read(path) as bundle:
         document = bundle.raw
         change(document)

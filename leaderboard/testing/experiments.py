@@ -1,4 +1,7 @@
-"""A small experiment that is really played: tiny images, but enough for an interval."""
+"""A small experiment (a suite run in several ways) that is really played, with tiny images.
+
+It has just enough images and pairs for an interval.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _WAYS = (factories.FLIP, factories.TURN, factories.REPLICA)
 
 
 def worded_suite(trips: int = 2, pairs: int = PAIRS, size: int = 32) -> Suite:
-    """Store a suite of as many images as pairs; pairs have three other wordings."""
+    """Store a suite of as many images as pairs; the prompts have three other wordings."""
     core, images = factories.core_suite(pairs, (), trips=trips, size=size, slug="worded")
     made = tuple(_pair(number) for number in range(pairs))
     cases = tuple(Case(p.slug, pair.slug) for p, pair in zip(core.images, made, strict=True))
@@ -53,7 +56,7 @@ def _pair(number: int) -> CorePair:
 
 
 def experiment(suite: Suite | None = None, **fields: Any) -> Experiment:
-    """Create an experiment with plain, short and long wordings, which the editor misreads."""
+    """Create an experiment with plain, short and long wordings; its editor misreads long ones."""
     models = fields.pop("models", None) or [misreader()]
     arms = fields.pop("arms", None) or {
         "plain": {},

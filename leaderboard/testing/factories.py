@@ -41,7 +41,8 @@ REPLICA = EditPair(
     change="none",
 )
 
-# Chain shapes of flips and turns, which all reference editors make exactly.
+# Pairs with chain shapes (trips of more than two steps): flips and turns, which all reference
+# editors make exactly.
 ACROSS = "Mirror the image horizontally, left to right."
 DOWN = "Mirror the image vertically, top to bottom."
 QUARTER = "Rotate the image by 90 degrees clockwise."

@@ -18,7 +18,7 @@ BUCKET = "images"
 class FakeS3:
     """`with FakeS3() as s3: s3.url`; with `s3.fails = 503` every answer has that status.
 
-    With `s3.failures = 3` only the next three answers have it.
+    With `s3.failures = 3` only the next three answers have that status.
     """
 
     def __init__(self, objects: MutableMapping[str, bytes] | None = None) -> None:

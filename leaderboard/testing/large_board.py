@@ -53,7 +53,8 @@ def invent_board(
 ) -> Suite:
     """Store a suite and invented results of many models and some reference editors.
 
-    Without trips it stores standings only, which is quick and enough for the board.
+    With `with_trips` False only the runs' results are stored, which is quick and enough for the
+    board.
     """
     suite = _suite(slug, cases, trips)
     metrics = [metric_version(name) for name in METRICS]
@@ -92,7 +93,7 @@ def invent_board(
 
 
 def _suite(slug: str, count: int, trips: int) -> Suite:
-    """Store a frozen suite of three cases an image."""
+    """Store a frozen suite with three cases for each image."""
     core, images = factories.core_suite(-(-count // 3), (), trips=trips, slug=slug)
     pairs = tuple(
         CorePair(f"pair-{n}", CATEGORIES[n % 3], f"Add thing {n}.", f"Remove thing {n}.", "local")
@@ -109,7 +110,7 @@ def _suite(slug: str, count: int, trips: int) -> Suite:
 
 
 def _details(suite: Suite) -> dict[str, Any]:
-    """Return the details of a standing, as large as those of a real run."""
+    """Return the details of a standing (a run's result), as large as those of a real run."""
     keys = list(suite.cases.order_by("pk").values_list("pk", flat=True))
     return {
         "jpeg": {str(n): round(95 / n, 1) for n in range(1, suite.trips + 1)},
@@ -167,7 +168,7 @@ def _add_trips(
 def _add_case_values(suite: Suite, metrics: Sequence[MetricVersion], cases: int) -> None:
     """Store the usable trips of each case of all runs on the board."""
     random = np.random.default_rng(suite.trips)
-    ease = np.exp(random.normal(0, 0.5, cases))  # of a case, for every model
+    ease = np.exp(random.normal(0, 0.5, cases))  # how easy each case is for every model
     runs = list(suite.runs.filter(current=True).order_by("pk"))
     CaseValues.objects.bulk_create(
         (
@@ -188,7 +189,7 @@ def _add_case_values(suite: Suite, metrics: Sequence[MetricVersion], cases: int)
 
 
 def _rank(suite: Suite) -> None:
-    """Rank invented standings in the order of strength, three models to a shared rank."""
+    """Rank invented standings by their usable trips; three models share each rank."""
     for metric, threshold in itertools.product(METRICS, THRESHOLDS):
         standings = Standing.objects.filter(
             run__suite=suite,

@@ -35,7 +35,7 @@ def peak() -> int:
 def measure() -> dict[str, int]:
     """Return the peak memory after each step, with all metrics and witnesses.
 
-    The source has a face; there are as many trips as a job scores at once.
+    The source has a face. There are as many trips as a score job scores together.
     """
     preload(job_queue.GPU)
     peaks = {"imports": peak()}

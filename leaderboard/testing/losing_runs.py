@@ -33,7 +33,7 @@ TRIPS, IMAGES, BLANK = 10, 12, 0.8
 
 
 def losing_suite(images: int = IMAGES) -> Suite:
-    """Store a frozen suite of two cases an image, calibrated for one metric.
+    """Store a frozen suite with two cases for each image, calibrated for one metric.
 
     12 images are just enough for intervals.
     """

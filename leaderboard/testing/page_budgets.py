@@ -1,4 +1,4 @@
-"""Budgets of queries and bytes for the first view of each page, on a board of any size."""
+"""Budgets of queries and bytes for the first view of each page, whatever the size of the board."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from django.urls import reverse
 from leaderboard.models import Case, EditingModel, Run
 from leaderboard.models.runs import RunState
 
-#: Queries a page may make with an empty cache, and its compressed size in kilobytes.
+#: The number of queries that a page may make with an empty cache, and the largest compressed size
+#: of the page in kilobytes.
 BUDGETS = {
     "board": (8, 120),
     "every model": (8, 120),
@@ -54,10 +55,10 @@ BUDGETS = {
 
 
 def addresses() -> dict[str, str]:
-    """Return a page of each kind, about the first run; set the last run to playing."""
+    """Return the address of a page of each kind, about the first run; set the last to playing."""
     run, *_, playing = Run.objects.order_by("pk")
     Run.objects.filter(pk=playing.pk).update(state=RunState.PLAYING, current=False)
-    # Only owners can follow runs of submitted models; all visitors can follow reference editors.
+    # All visitors can follow runs of reference editors, but only the owner those of a submission.
     EditingModel.objects.filter(pk=playing.editing_model_id).update(is_reference=True)
     case = Case.objects.filter(suite=run.suite).order_by("pk").first()
     assert case

@@ -44,7 +44,7 @@ def play(
 def once(blocker: Any, make: Callable[[], Made]) -> Iterator[Made]:
     """Yield what `make` stores in the database for all tests of a module.
 
-    For a fixture of module scope. Changes by a test are rolled back after it.
+    For a fixture of module scope. Changes that a test makes are rolled back after the test.
     """
     with blocker.unblock(), override_settings(METRICS=QUICK, WITNESSES=QUICK_WITNESSES):
         made = make()

@@ -41,16 +41,17 @@ def scored(run: Run) -> Run:
 
 
 def error(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Reply:
-    """Return a server's answer without an image."""
+    """Return an answer of a server that has an error instead of an image."""
     return status, {"Content-Type": "application/json", **(headers or {})}, body
 
 
 def interfere(
     method: str, action: Callable[[DatabaseStore], bool], patch: pytest.MonkeyPatch
 ) -> None:
-    """Call `action` before each call of a store's method, until it returns True.
+    """Call `action` before each call of a store's method, until `action` returns True.
 
-    This disturbs a run while it is played: all its threads share one connection.
+    This disturbs a run while it is played. `action` runs under the store's lock, because all
+    threads of the run share one connection to the database.
     """
     original = getattr(DatabaseStore, method)
     done: list[bool] = []

@@ -12,7 +12,7 @@ CANARY = "sk-canary-7d1f0a"
 
 
 def least_fields(suite: Suite | str, **changes: Any) -> dict[str, Any]:
-    """Return the fewest fields of a submission; a suite by its number or its name."""
+    """Return the required fields of a submission; a suite is given by its number or its name."""
     return {
         "name": "Fine Editor 2",
         "endpoint_url": "https://93.184.216.34/v1",

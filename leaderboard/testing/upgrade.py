@@ -1,8 +1,8 @@
 """Upgrade from an earlier release with a run under way: python -m leaderboard.testing.upgrade REVISION
 
-That revision's code (from git, with the packages installed here) creates a database and plays part
-of a run. Then today's code migrates the database, plays the rest and scores it. It also plays the
-same run from its start: images and scores must be equal to the byte.
+The code of that revision (from git, with the packages installed here) creates a database and plays
+part of a run. Then today's code migrates the database, plays the remaining part and scores the run.
+Today's code also plays the same run from the start: all images and scores must be equal.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def main() -> int:
     differing = [name for name in anew if upgraded[name] != anew[name]]
     finished = upgraded["state"] == "finished" and upgraded["trips"] and upgraded["scores"]
     sys.stdout.write(
-        f"it is {upgraded['state']} now, with {len(upgraded['trips'])} trips and "
-        f"{len(upgraded['scores'])} scores; compared with the same run played today, "
+        f"the run is {upgraded['state']} now, with {len(upgraded['trips'])} trips and "
+        f"{len(upgraded['scores'])} scores; compared with the same run played by today's code, "
         f"{', '.join(differing) or 'nothing'} differs\n"
     )
     return 0 if finished and not differing else 1

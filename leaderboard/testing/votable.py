@@ -22,9 +22,9 @@ from leaderboard.models import (
 from leaderboard.testing.boards import make_model, make_run, played_chains
 from leaderboard.testing.factories import drawn_image, tiny_suite
 
-#: The loss of each round trip, by model: the first is the cleanest.
+#: How much each model loses in a round trip. The first loses nothing.
 MODELS = {"Oracle": 0.0, "Alder": 0.06, "Beech": 0.12, "Cedar": 0.2, "Noise": 0.45}
-#: Each model answers in its own size, by which the board must not distinguish it.
+#: Each model answers in another size. Voters must not recognise a model by it.
 SIZES = (64, 96, 48, 80, 64)
 
 
@@ -83,9 +83,9 @@ def cast_votes(
     threshold: float = 0.5,
     seed: int = 0,
 ) -> list[Voter]:
-    """Cast votes that agree with the metrics, the more surely the larger the difference.
+    """Cast votes that agree with the metrics more often the larger the difference is.
 
-    The last `clickers` voters answer at random.
+    The last `clickers` voters answer at random. Some questions are gold: their answer is known.
     """
     random = np.random.default_rng(seed)
     questions = Question.objects.open().filter(kind=kind).order_by("pk")

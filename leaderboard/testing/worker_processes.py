@@ -25,7 +25,7 @@ def environment(**extra: Any) -> dict[str, str]:
         "DATA_DIR": str(settings.DATA_DIR),
         "ALLOW_LOCAL_ENDPOINTS": "1",
         "METRICS": "psnr,ssim",
-        # It needs no network; importing torch would take most of every score job's time.
+        # This witness needs no network. Importing torch would take most of a score job's time.
         "WITNESSES": "geometry",
         "SWEEP_SECONDS": "1",
         "LEASE_SECONDS": "3",
@@ -65,7 +65,7 @@ class WorkerProcesses:
 
     def __exit__(self, *exc: object) -> None:
         for process in self.processes.values():
-            process.kill()  # its horse goes with it
+            process.kill()  # its work horse ends with it
         for process in self.processes.values():
             process.wait()
 
@@ -89,11 +89,11 @@ class WorkerProcesses:
                 self.start(self.queues[name], name)
 
     def horse(self, name: str) -> int | None:
-        """Return the process that runs this worker's job now."""
+        """Return the work horse: the process that runs this worker's current job."""
         return next(iter(children(self.processes[name].pid)), None)
 
     def kill(self, name: str, *, horse: bool) -> bool:
-        """kill -9 the worker or its horse; return False if there was none."""
+        """Kill (-9) the worker or its work horse; return False if there is no such process."""
         if name not in self.processes:
             return False
         pid = self.horse(name) if horse else self.processes[name].pid

@@ -26,7 +26,7 @@ def encoded(data: bytes) -> str:
 
 
 class FakeGemini(FakeProvider):
-    """generativelanguage.googleapis.com, :generateContent."""
+    """generativelanguage.googleapis.com: the method generateContent."""
 
     name = "gemini"
     key_variable = "GOOGLE_API_KEY"
@@ -58,7 +58,7 @@ class FakeGemini(FakeProvider):
             for part in content["parts"]:
                 if content["role"] == "model" and not part.get("thoughtSignature"):
                     raise ValueError("an answer of the model lacks its signature")
-        # A chat continues with the last image, whoever sent it.
+        # A chat continues with the last image, whether the user or the model sent it.
         images = [p for c in contents for p in c["parts"] if "inlineData" in p]
         image, text = images[-1], contents[-1]["parts"][-1]
         config = request.json["generationConfig"]
@@ -131,7 +131,7 @@ class FakeGemini(FakeProvider):
 
 
 class FakeOpenAI(FakeProvider):
-    """api.openai.com, /v1/images/edits."""
+    """api.openai.com: the path /v1/images/edits."""
 
     name = "openai-images"
     key_variable = "OPENAI_API_KEY"
@@ -243,7 +243,7 @@ class FakeDashScope(FakeProvider):
 
 
 class FakeArk(FakeProvider):
-    """ark.ap-southeast.bytepluses.com: answers with base64, or an address in the case "by-url"."""
+    """ark.ap-southeast.bytepluses.com: answers with base64; in the case "by-url" with an address."""
 
     name = "ark"
     key_variable = "ARK_API_KEY"

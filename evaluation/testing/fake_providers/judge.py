@@ -1,12 +1,12 @@
-"""A local server that imitates a vision-language judge, honest or not.
+"""A local server that imitates a judge (a vision-language model that rates edits), honest or not.
 
     with FakeJudge() as fake:
         fake.next("fenced", "limited")     # cases of the next questions; afterwards "good"
         judge = Judge(fake.client())
 
-It implements chat completions and Google's generateContent. The case "good" answers by the pixels:
-the edit was made if the second image differs from the first, and undone if the third does not; the
-closer copy is the one with the smaller error.
+It implements chat completions and Google's generateContent. In the case "good", pixels decide. The
+edit was made if the second image differs from the first, and undone if the third image does not
+differ from the first. The closer of two copies is the one with the smaller error.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from evaluation.testing.local_server import LocalServer
 from evaluation.witnesses.judge.clients import ChatClient, Client
 
 KEY = "judge-key-51c2"
-#: The colour of a sign in the image, which asks the judge to answer yes.
+#: The colour of a sign that is painted in an image to make a dishonest judge answer yes.
 SIGN = (254, 1, 253)
-#: An image is judged worn if neighbouring pixels differ by more.
+#: An image is judged worn (damaged) if neighbouring pixels differ by more than this on average.
 ROUGH = 12.0
 
 

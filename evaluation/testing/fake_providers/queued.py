@@ -1,4 +1,4 @@
-"""Fake providers that queue a job and let us poll: Black Forest Labs, fal, Replicate."""
+"""Fake providers that queue a job whose status is polled: Black Forest Labs, fal, Replicate."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from evaluation.testing.fake_providers.server import (
 
 
 class QueuedProvider(FakeProvider):
-    """Stores the replies to the polls of each job; the last one is repeated for ever."""
+    """A provider with a list of replies to the polls of each job; the last reply is repeated."""
 
     polls = True
     returns_url = True
-    #: The statuses that mean to wait.
+    #: The statuses of a job that is not finished.
     waiting: ClassVar[tuple[str, ...]]
 
     def __init__(self, *args: Any, **options: Any) -> None:

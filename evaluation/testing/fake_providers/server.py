@@ -1,11 +1,12 @@
 """A local HTTP server that imitates a provider: it edits images, or misbehaves on request.
 
     with FakeBFL() as fake:
-        fake.next("limited", "edit")       # cases of the next edits; afterwards "edit"
+        fake.next("limited", "edit")       # how the next edits are answered; afterwards "edit"
         editor = load_editor("bfl", model="flux-2-pro", **fake.options)
 
-`edit` (image, prompt, seed → image) is the model. `fake.requests` has every request; `fake.edits`
-counts the requested edits.
+The attribute `edit` (image, prompt, seed → image) is the model. `fake.requests` has every request,
+and `fake.edits` counts the requested edits. A case names how a request is answered: "edit" is the
+edited image, and others are errors, refusals or broken answers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def tinted(image: EncodedImage, prompt: str, seed: int | None) -> EncodedImage:
 
 
 def by_editor(editor: Editor) -> Edit:
-    """Return an edit that answers exactly like another editor, such as a reference editor."""
+    """Return an `edit` that answers exactly like this editor, such as a reference editor."""
     return lambda image, prompt, seed: editor.edit(image, prompt, seed).image
 
 
@@ -89,7 +90,7 @@ class Reply:
         return cls(status, json.dumps(content).encode(), **options)
 
 
-# Cases with another image than the edited one, in a valid answer.
+#: Cases with a valid answer that contains another image than the edited one.
 IMAGES: dict[str, Callable[[Image.Image], bytes]] = {
     "truncated": lambda image: encode_png(image)[:-40],
     "wrong-type": lambda image: _save(image, "GIF"),
@@ -101,7 +102,7 @@ IMAGES: dict[str, Callable[[Image.Image], bytes]] = {
 }
 
 
-#: Cases that a provider answers with an error in its own format; some state how long to wait.
+#: Cases that a provider answers with an error in its own format; some errors say how long to wait.
 STATUSES = {
     "limited": 429,
     "limited-wait": 429,
@@ -220,7 +221,7 @@ class FakeProvider:
         return self.misbehave(case) or self._edited(request, case)
 
     def misbehave(self, case: str) -> Reply | None:
-        """Return the answer of a case without an edit; None for other cases."""
+        """Return the answer of a case in which no image is edited; None for other cases."""
         if case in self.refusals:
             return self.error(400, case)
         if case in STATUSES:

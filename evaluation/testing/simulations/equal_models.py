@@ -26,9 +26,10 @@ DRAWS = 1_000
 class Setting:
     """The distribution of lifetimes of equal models.
 
-    `median` is a share of the trips. `own` is the spread by image and by pair that models do not
-    share. Shares of the chains end `at_once` or `never`; with `lost_by` "image" or "pair", whole
-    images or pairs do. Each model draws its own.
+    `median` is a share of the trips. `own` is how much images and pairs differ for one model only,
+    not for all models alike. `at_once` and `never` are the shares of chains that end at once or
+    never; with `lost_by` "image" or "pair", all chains of an image or pair do. Which of them do is
+    random for each model.
     """
 
     name: str
@@ -71,7 +72,8 @@ class Setting:
         return end if end <= trips else None
 
 
-#: Various spreads and lifetimes, then lost clusters, then both ends of the scale.
+#: Various spreads and lifetimes, then settings in which whole images or pairs are lost, then
+#: settings in which nearly all chains end at once or never.
 SETTINGS = (
     Setting("alike", own=(0.0, 0.0)),
     Setting("differ", own=(0.3, 0.3)),
@@ -92,8 +94,8 @@ class Simulation:
 
     `coverage` and `half_life_coverage` are shares of intervals that contain the truth. `error` is
     the mean standard error of usable trips. `told_apart` is the share of boards with more than one
-    rank, `against_order` the share on which the lower ends of the rank sets, without the correction
-    by `Ranks.shared`, contradict the order.
+    rank. `against_order` is the share of boards on which the best possible ranks of the models
+    contradict their order, before `Ranks.shared` corrects this.
     """
 
     coverage: float
@@ -120,7 +122,7 @@ def simulate(
         order = np.argsort(-design.mean(usable))
         distinguished += max(ranks.shared) > 1
         against += bool((np.diff([ranks.sets[run][0] for run in order]) < 0).any())
-    # Independent models: each is alone on its board.
+    # For coverage the models must be independent, so each is alone on its board.
     usable = setting.draw(design, trips, random, 1, MODELS * boards)[:, :, 0]
     errors = design.standard_errors(usable, trips)
     t = t_quantile((1 + CONFIDENCE) / 2, design.freedom)

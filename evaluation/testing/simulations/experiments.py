@@ -14,18 +14,18 @@ from evaluation.analysis.experiments import ExperimentNumbers, experiment_number
 from evaluation.analysis.power import Lifetimes
 from evaluation.testing.chains import halving
 
-#: The method's limit for the share of experiments without an effect that claim one.
+#: The method's limit: the share of experiments without an effect that may report one.
 FALSE_POSITIVES = 0.05
 ARMS = ("plain", "short", "long", "colloquial")
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Shares of simulated experiments.
+    """Shares of simulated experiments, each of which runs a suite in several ways (arms).
 
-    `exact`: exactly the planted arms were found. `false`: an arm was found that was not planted.
-    `friedman`: the rank test found that arms differ. `covered`: the interval of the planted arm's
-    effect contains the true effect.
+    A planted arm has a true effect. `exact`: exactly the planted arms were found. `false`: an arm
+    was found that was not planted. `friedman`: the rank test found that arms differ. `covered`: the
+    interval of a planted arm's effect contains the true effect.
     """
 
     exact: float
@@ -42,7 +42,7 @@ def drawn(
     planted: Mapping[str, float],
     repeats: int = 1,
 ) -> dict[str, list[ChainResult]]:
-    """Draw the chains of one experiment; `planted` are the factors on arms' lifetimes."""
+    """Draw an experiment's chains; `planted` has the factors by which arms' lifetimes change."""
     by_arm = lifetimes.draw(design, random, len(ARMS))[:, 0]
     luck = np.exp(random.normal(0, lifetimes.chain, (len(design.cases), len(ARMS), repeats)))
     return {
@@ -70,7 +70,7 @@ def simulate(
     repeats: int = 1,
     seed: int = 0,
 ) -> Simulation:
-    """Simulate experiments; return the shares of their claims."""
+    """Simulate experiments; return in which shares of them effects were found."""
     random, planted = np.random.default_rng(seed), planted or {}
     found: list[ExperimentNumbers] = [
         experiment_numbers(

@@ -1,7 +1,7 @@
-"""Estimate the half-lives of the noise editors, which give the board its scale.
+"""Estimate the half-lives of the reference editors that add noise, which give the board its scale.
 
-This takes a fraction of the time of a run. The noise does not depend on the prompt, so the edits
-themselves are left out, and the trip on which an image is lost is found by bisection.
+This takes a fraction of the time of a run. The noise does not depend on the prompt, so only the
+noise is added, without edits. The trip at which an image is lost is found by bisection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evaluation.images import without_low_bits
 from evaluation.measuring.scoring import Scorer
 
 SHARES = (1 / 10, 1 / 4, 1 / 2, 1)
-#: The factor by which a half-life may differ from its share of the trips.
+#: The factor by which a half-life may differ from its target, one of SHARES of the trips.
 FACTOR = 2.0
 METRICS = ("overall",)
 
@@ -37,7 +37,7 @@ def worn(source: Image.Image, editor: Noise, edits: int) -> Iterator[Image.Image
 def trips_until_damaged(
     source: Image.Image, editor: Noise, suite: Suite, edits: int, scorer: Scorer
 ) -> float:
-    """Return the trips until the image is clearly damaged, at most the suite's."""
+    """Return the trips until the image is clearly damaged, at most the suite's number of trips."""
     trips, seen = worn(source, editor, edits), [source]
     kept = {0: 1.0}
 

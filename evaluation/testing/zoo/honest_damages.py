@@ -1,4 +1,4 @@
-"""Random damage as honest editors do it, and how often the audits accuse such editors."""
+"""Random damage as honest editors do it, and how often audits (tests for cheating) accuse them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ HONEST_DAMAGES: dict[str, Damage] = {
 
 
 def false_alarms(runs: int, first: int = 0) -> int:
-    """Return how many of these honest runs, each with its own mix of damages, are accused."""
+    """Return how many of `runs` honest runs, each with its own mix of damages, are accused."""
     pair = next(pair for pair in catalog.edit_pairs() if pair.change == "local")
     accused = 0
     for run in range(first, first + runs):

@@ -33,16 +33,16 @@ TABLES = Path(__file__).resolve().parents[3] / "static" / "img" / "examples" / "
 SECRET = "5" * 64
 TRIPS = 3
 #: The number of cases to play from the smoke suite, by kind of change.
-MOST = {"local": 4, "exact": 2}
+CASES = {"local": 4, "exact": 2}
 
 
 def suite() -> Suite:
     """Return a part of the smoke suite that is played quickly."""
     smoke = catalog.suite("smoke")
     cases: list[Case] = []
-    for change, most in MOST.items():
+    for change, count in CASES.items():
         of_kind = [case for case in smoke.cases if smoke.pair_by_slug[case.pair].change == change]
-        cases += of_kind[-most:]
+        cases += of_kind[-count:]
     return dataclasses.replace(smoke, trips=TRIPS, cases=tuple(cases))
 
 
@@ -81,7 +81,7 @@ class Zoo:
         return {"name": name, **self.play(HONEST[name]())}
 
     def play(self, editor: Editor) -> dict[str, Any]:
-        """Play an editor; return its usable trips, half-life and audits."""
+        """Play an editor; return its usable trips, its half-life and the findings of its audits."""
         with tempfile.TemporaryDirectory() as folder:
             run = RunFolder.create(
                 Path(folder) / "run", self.suite, editor="x", options={}, secret=SECRET

@@ -1,1 +1,1 @@
-"""The topology of docs/operating.md as processes of one machine, to test it by killing parts."""
+"""The machines of docs/operating.md as processes of one machine, to kill them in tests."""

@@ -1,4 +1,4 @@
-"""`make cluster`: the topology of docs/operating.md on this machine; `--kills 25` kills parts."""
+"""`make cluster`: the machines of docs/operating.md as processes; `--kills 25` kills 25 of them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make cluster", description=__doc__)
     parser.add_argument("--port", type=int, default=8100, help="where the proxy listens (8100)")
     parser.add_argument(
-        "--kills", type=int, default=0, help="kill this many parts at random during runs, then end"
+        "--kills",
+        type=int,
+        default=0,
+        help="kill random processes this often during runs, then end",
     )
-    parser.add_argument("--seed", type=int, default=0, help="decides which parts are killed when")
+    parser.add_argument("--seed", type=int, default=0, help="decides what is killed and when")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *about: sys.exit(143))
     quick = {"METRICS": "psnr,ssim"} if args.kills else {}
@@ -38,7 +41,7 @@ def say(text: str) -> None:
 
 
 def attack(cluster: Cluster, kills: int, seed: int) -> int:
-    """Play runs while parts are killed; return 1 if that made any difference."""
+    """Play runs while parts are killed; return 1 if any result differs or pages do not answer."""
     os.environ.update(cluster.environment)
     django.setup()
     drill = pkgutil.resolve_name("leaderboard.testing.cluster.drill:drill")  # needs the settings
@@ -53,7 +56,7 @@ def attack(cluster: Cluster, kills: int, seed: int) -> int:
 
 
 def live(cluster: Cluster) -> int:
-    """Load the self-test, play the reference editors, and run until Ctrl-C."""
+    """Load the smoke suite, play the reference editors, and run until Ctrl-C."""
     cluster.manage("load_benchmark", "--suites", "smoke", "--verbosity", "0")
     cluster.manage("start_run", "--references", "--suite", "smoke", "--missing")
     say(f"\n  ConvergeBench is at {cluster.address}/\n  ({', '.join(PARTS)})\n  Ctrl-C ends it.")

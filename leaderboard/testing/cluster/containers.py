@@ -1,4 +1,4 @@
-"""`make containers`: start compose.yaml as a newcomer does, from images of Debian's packages.
+"""`make containers`: start compose.yaml as a newcomer does, in images built of Debian's packages.
 
 The proxy must serve the board by TLS. A run is played and scored while a worker, a scorer and the
 database are killed, and each must restart. Needs podman, podman-compose and mmdebstrap.
@@ -51,7 +51,7 @@ class Site:
         return {**about["State"], "host": about["HostConfig"], "config": about["Config"]}
 
     def kill(self, part: str) -> None:
-        """Kill its first process from outside, so that podman did not stop the container."""
+        """Kill a container's first process from outside, so that podman must restart it."""
         os.kill(self.state(part)["Pid"], signal.SIGKILL)
 
     def is_back(self, part: str, before: int) -> bool:
@@ -82,7 +82,7 @@ def say(text: str) -> None:
 
 
 def wait(event: str, condition: Callable[[], Any], seconds: float = 1800) -> None:
-    """Wait until the condition holds, whatever errors it raises before."""
+    """Wait until the condition holds; ignore errors that it raises before."""
     deadline, why = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
         try:
@@ -104,7 +104,7 @@ def drill(site: Site) -> None:
         assert state["config"]["User"] == "10001", f"{part} runs as {state['config']['User']}"
     wait("the smoke suite is loaded", lambda: b"smoke" in site.get("/api/v1/suites"))
     site.manage("start_run", "jpeg-75", "--suite", "smoke")
-    wait("a run is played", lambda: b'"edits_done": 0' not in runs(site))
+    wait("a run has begun", lambda: b'"edits_done": 0' not in runs(site))
     for part in KILLED:
         before = site.state(part)["Pid"]
         site.kill(part)

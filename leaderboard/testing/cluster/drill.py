@@ -1,4 +1,4 @@
-"""Play a run undisturbed, and again while parts are killed: results must be equal to the byte."""
+"""Play a run undisturbed, and again while parts of the cluster are killed: results must be equal."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from leaderboard.testing.cluster.parts import PARTS, Cluster
 
 T = TypeVar("T")
 SECRET = "c" * 64
-#: States of a run that can be disturbed, or that has finished.
+#: States of a run that can be disturbed now, or that has finished.
 BUSY = (*ACTIVE_STATES, RunState.FINISHED)
 
 
 @dataclass
 class Drill:
-    """The result: the parts that were killed, and the differences."""
+    """The result of a drill: the parts that were killed, and the results that differ."""
 
     killed: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
@@ -47,8 +47,8 @@ def drill(
 ) -> Drill:
     """Play a run undisturbed, then again and again while parts are killed at random.
 
-    Parts are killed only while a run is active: a finished run is followed by the next, and a
-    paused run is waited for. This process uses the cluster's database too.
+    Parts are killed only while a run is active. When a run has finished, the next one starts; if it
+    is paused, this function waits. This process uses the cluster's database too.
     """
     draw, done = random.Random(seed), Drill()
     suite = factories.tiny_suite(images, trips=trips, slug="cluster")
@@ -82,7 +82,7 @@ def drill(
 
 
 def begin(suite: Suite, slug: str) -> int:
-    """Start a run, with the same secret and so the same seeds as the others; return its key."""
+    """Start a run and return its key. All runs have the same secret, and so the same seeds."""
     model, _ = EditingModel.objects.get_or_create(
         slug=slug,
         defaults={"name": slug, "editor": "noise", "options": {"sigma": 2.0}, "max_in_flight": 4},

@@ -20,7 +20,7 @@ from leaderboard.testing.fake_s3 import BUCKET
 
 ROOT = Path(__file__).resolve().parents[3]
 MANAGE = (sys.executable, str(ROOT / "manage.py"))
-#: Whatever can be killed; PostgreSQL beside those that are processes of ours.
+#: All parts that can be killed: our processes, and PostgreSQL.
 WEB, EDITS, SCORERS = ("web-1", "web-2"), ("edits-1", "edits-2"), ("gpu-1", "gpu-2")
 PARTS = ("postgresql", "valkey", "s3", "proxy", *WEB, *EDITS, *SCORERS, "probes")
 
@@ -52,7 +52,7 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of all processes of the cluster, which they get their settings from."""
+        """The environment variables of all processes of the cluster, with their settings."""
         return {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "leaderboard.testing.worker_settings",
@@ -67,7 +67,7 @@ class Cluster:
             "SITE_URL": self.address,
             "DATA_DIR": str(self.folder / "data"),
             "OMP_NUM_THREADS": "1",
-            # Short, to release the chains of dead workers soon; longer than delays of a busy machine.
+            # Short, so that dead workers lose their chains soon; but longer than a busy machine lags.
             "LEASE_SECONDS": "15",
             "SWEEP_SECONDS": "2",
             **self._settings,
@@ -162,8 +162,8 @@ class Cluster:
         """Kill a part without warning (kill -9).
 
         All processes of a web server are killed, as when its machine dies; otherwise gunicorn's
-        child would keep the port while a visitor waits. Of a worker only the first process is
-        killed, so that its work horse must notice that by itself.
+        child would keep the port while a visitor waits. Of a worker, only the first process is
+        killed: the work horse, its child, must notice that by itself.
         """
         if name == "postgresql":
             pid = self._postgres.get_postmaster_info().pid
@@ -177,7 +177,7 @@ class Cluster:
         self.processes[name].wait()
 
     def unreachable_reason(self, seconds: float = 300) -> str:
-        """Return "" as soon as the proxy serves the board, or after `seconds` the reason."""
+        """Return "" as soon as the proxy serves the board; after `seconds`, the reason why not."""
         deadline = time.monotonic() + seconds
         why = ""
         while time.monotonic() < deadline:

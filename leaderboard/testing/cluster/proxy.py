@@ -1,4 +1,4 @@
-"""A small proxy for several web servers: each connection goes to the next that answers.
+"""A small proxy for several web servers: each connection goes to the next server that answers.
 
 `python -m leaderboard.testing.cluster.proxy PORT BACKEND_PORT …`
 """

@@ -1,8 +1,8 @@
 """An S3 server whose objects are files, so that it can be killed and restarted.
 
-`python -m leaderboard.testing.cluster.s3_server FOLDER PORT`; with S3_SERVER_PASSWORD (and
-S3_SERVER_USER) in the environment it accepts only that key. For tests: it has one folder and makes
-no copies.
+`python -m leaderboard.testing.cluster.s3_server FOLDER PORT`. If S3_SERVER_PASSWORD (and
+S3_SERVER_USER) are set in the environment, the server accepts only that key. It is for tests: all
+data is in one folder, without copies.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Files(MutableMapping[str, bytes]):
 
 
 class Store(Handler):
-    """A handler that accepts requests signed with `key` (name, secret), or all if it is None."""
+    """A handler that accepts requests signed with `key` (name, secret); all if `key` is None."""
 
     key: tuple[str, str] | None = None
 
