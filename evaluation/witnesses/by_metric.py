@@ -56,7 +56,7 @@ class ImageNetClasses(AmountWitness):
     name, label, version = "imagenet", "ImageNet classes", "efficientnet-lite0-2"
     licence = "Apache-2.0"
     can = "things that have an ImageNet class, in the edited region"
-    cannot = "counts; similar things are confused, such as a red ball and a balloon"
+    cannot = "how many things there are; what tells a red ball from a balloon or similar things"
     weights = "imagenet"
     uses_metric = "imagenet"
     modules = ImageNet.modules
@@ -112,10 +112,10 @@ class ClipDirection(Witness):
 
     name, label, version = "clip", "CLIP’s direction", f"{Clip.version}-direction-1"
     licence = "MIT"
-    can = "any edit of a pair with captions of the image before and after it"
+    can = "any edit whose pair has captions of the image before and after the edit"
     cannot = (
-        "small things, counts, left and right; it runs only if CLIP's weights are installed, "
-        "and its error rate was not measured"
+        "small things, how many there are, left and right; this witness runs only if CLIP's "
+        "weights are installed, and its error rate was not measured"
     )
     weights = Clip.weights
     modules = Clip.modules
@@ -151,8 +151,8 @@ class SamePerson(Witness):
     licence = "Boost; weights CC0"
     can = "whether the only face of an image still shows the same person"
     cannot = (
-        "images without a face or with several faces; a chain ends with the cause "
-        "“another face” by the face part of the headline metric, not by this witness"
+        "images without a face or with several faces; if a chain ends because “the face is gone or "
+        "another person’s”, the face part of the metric Overall found this, not this witness"
     )
     weights, modules = Faces.weights, Faces.modules
 

@@ -165,7 +165,7 @@ class Geometry(Witness):
     name, label, version = "geometry", "the exact operator", "cells-48-1"
     licence = "our own"
     can = "whether the image was flipped or turned as requested, and back again"
-    cannot = "pairs without an exact operator; symmetric images"
+    cannot = "edits other than flips and turns; symmetric images"
     gates = frozenset(WORDS)
 
     def examine(self, trip: TripToJudge) -> Evidence | None:

@@ -192,8 +192,8 @@ class Judge(Witness):
     licence: ClassVar[str] = "that of the model"
     can: ClassVar[str] = "everything that a question can describe, if a judge is set up"
     cannot: ClassVar[str] = (
-        "its answers cannot be proved and may vary; it may prefer the first image, or obey text "
-        "in an image: control questions measure both"
+        "anything with certainty: its answers may vary, prefer the first image, or obey text in an "
+        "image (control questions measure the last two faults)"
     )
 
     def __init__(
