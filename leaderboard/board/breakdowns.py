@@ -19,7 +19,7 @@ PAIRS = "Edit pair"
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a heat table. `best` marks the longest half-life of its line."""
+    """A cell of a heat table. `best` is True for the longest half-life in a line."""
 
     standing: Standing | None
     shade: int = 0
@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the suite, such as a category or a pair: a line or column of a heat table."""
+    """A part of the suite, such as a category: a line or column of a heat table."""
 
     scope: str
     label: str
@@ -38,7 +38,7 @@ class Part:
 def standings_by_scope(
     rows: Iterable[BoardRow], prefix: str = ""
 ) -> dict[str, dict[int, Standing]]:
-    """Return standings by scope and run, at the metric and threshold of these rows."""
+    """Return standings by scope (part of the suite) and run, at these rows' metric and threshold."""
     shown = [row.standing for row in rows if row.standing]
     if not shown:
         return {}
@@ -79,7 +79,7 @@ def heat_lines(
     by_scope: dict[str, dict[int, Standing]],
     trips: int,
 ) -> list[tuple[Part, list[Cell]]]:
-    """Return each part with a cell for each row; a shade means the same in all cells."""
+    """Return each part with a cell for each row. All cells share one scale of shades."""
     longest_life = longest(by_scope, trips)
     return [
         (
@@ -111,7 +111,7 @@ def heat_line(standings: Sequence[Standing | None], longest: float, trips: int) 
 
 
 def longest(by_scope: dict[str, dict[int, Standing]], trips: int) -> float:
-    """Return the longest half-life, which gets the darkest shade."""
+    """Return the longest half-life, the end of the scale of shades."""
     times = [_finite_life(s, trips) or 0 for by_run in by_scope.values() for s in by_run.values()]
     return max(times, default=0) or trips
 
@@ -119,7 +119,7 @@ def longest(by_scope: dict[str, dict[int, Standing]], trips: int) -> float:
 def shade(time: float, longest: float) -> int:
     """Return a shade from 0 (lightest) to SHADES - 1.
 
-    The square root gives more shades to short half-lives, which are most frequent.
+    The square root gives more shades to short half-lives, because most half-lives are short.
     """
     return min(SHADES - 1, int(SHADES * (max(0, time) / longest) ** 0.5))
 

@@ -22,7 +22,7 @@ TITLE = "ConvergeBench: how many round trips does an image last?"
 
 
 def board_csv(rows: Sequence[BoardRow]) -> str:
-    """Return the board as CSV; a cell is empty if not run, "> N" if N trips were not enough."""
+    """Return the board as CSV: "" for a metric not run, "> N" for a half-life above N trips."""
     head = [column.file_name for column in columns.COLUMNS]
     cells = ([column.csv_value(row) for column in columns.COLUMNS] for row in rows)
     return "".join(csv_lines([head, *cells]))
@@ -61,10 +61,10 @@ def _metric_and_threshold(filters: BoardFilters) -> str:
 
 
 def dated_link(filters: BoardFilters) -> str:
-    """Return the URL of today's board, which will show these rows on later days too.
+    """Return a URL that shows today's board on later days too.
 
-    Past boards are stored only by the headline metric without filters, so with other metrics or
-    filters the URL is that of the live board.
+    Past boards are stored only for the headline metric, the default threshold and without
+    filters. For other choices, the URL shows the board of the day on which it is opened.
     """
     if (
         filters.metric != HEADLINE

@@ -24,14 +24,14 @@ class Column:
 
     #: Name in URLs (?sort=…) and in the style sheet.
     name: str
-    #: Return a row's value: None if unknown, infinite if not reached within the suite's trips.
+    #: Returns a row's value: None if unknown, infinite if not reached within the suite's trips.
     value: Callable[[BoardRow], Any]
     help: str
     _: KW_ONLY
     #: Name in the CSV and the API, if it differs from `name`.
     field: str = ""
     type: Any = float | None
-    #: True if it is a field of the API's rows; False if the API's model or standing has it.
+    #: True if the API's rows have this field; False if the row's model or standing has it.
     in_api: bool = False
     #: Decimals in the CSV; None: all digits.
     decimals: int | None = None
@@ -42,7 +42,7 @@ class Column:
     sortable: bool = True
     #: Sort direction of the first click.
     largest_first: bool = True
-    #: Format a value as a cell's text.
+    #: Formats a value as a cell's text.
     text: Callable[[Any], str] = str
     #: Grey text for an unknown value; if empty, `text(None)` is shown.
     unknown: str = ""
@@ -128,21 +128,22 @@ def _half_life_bound(name: str) -> Callable[[BoardRow], float | None]:
 
 
 CLASS = (
-    "the class: its best model and the next ones, as long as their possible ranks overlap with "
-    "the best model’s. Filters never change a class."
+    "A class begins with its best model and includes the next models while their possible ranks "
+    "overlap with that model’s. Filters never change a class."
 )
 COLUMNS: tuple[Column, ...] = (
     Column("group", lambda row: row.group, "ranked, unranked or reference", in_api=True, type=str),
     Column(
         "rank",
         _standing_field("rank"),
-        f"Models that cannot be distinguished share a rank. The letter is {CLASS}",
+        "Models that cannot be distinguished share a rank. A letter (A, B, …) names the model’s "
+        f"class. {CLASS}",
         label="Rank",
         largest_first=False,
     ),
     Column("rank_low", _standing_field("rank_low"), "The best possible rank."),
     Column("rank_high", _standing_field("rank_high"), "The worst possible rank."),
-    Column("tier", _standing_field("tier"), f"The letter of {CLASS}"),
+    Column("tier", _standing_field("tier"), f"The letter of the model’s class. {CLASS}"),
     Column(
         "name",
         lambda row: row.model.name,
@@ -172,11 +173,12 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "played",
         lambda row: row.run.played,
-        "How the run was played. Run here: weights on our worker, or a vendor’s public "
-        "API under our key. Submitted endpoint: we called it, its submitter hosts it. Recomputed: "
-        "contributed images, numbers computed here. Reported: numbers published by others. Only the "
-        "first two are ranked. Below: the API format, and the longest side of the images sent and "
-        "returned.",
+        "How the model’s edits were made. Run here: with its weights on our worker, or by a vendor’s "
+        "public API under our key. Submitted endpoint: by an endpoint that its submitter hosts. "
+        "Recomputed: made elsewhere; we computed the numbers from the images. Reported: numbers by "
+        "others that we did not reproduce. Only the first two are ranked. The small print names the "
+        "API format and the sizes of the images: sent at 1,024 means at most 1,024 × 1,024 pixels; "
+        "returned at 1,024 means that this is the most common longest side.",
         in_api=True,
         type=Played,
         label="Played",
@@ -186,21 +188,21 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "contract",
         lambda row: row.contract,
-        "The API format of an endpoint, or the provider’s own API.",
+        "The API format of an endpoint, or else the name of the editor that we run.",
         in_api=True,
         type=str | None,
     ),
     Column(
         "size_sent",
         lambda row: row.filters.suite.size,
-        "Longest side of the images sent.",
+        "Size of the images sent: 1024 means at most 1024 × 1024 pixels in any aspect ratio.",
         in_api=True,
         type=int,
     ),
     Column(
         "size_returned",
         lambda row: row.run.returned,
-        "Longest side of most edited images, as the model returned them.",
+        "The most common longest side of the edited images, as the model returned them.",
         in_api=True,
         type=int | None,
     ),
@@ -270,8 +272,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "people",
         lambda row: row.people and row.people.share,
-        "The share of blind comparisons that the model won, a tie counting as half. Not part of "
-        "the half-life.",
+        "The share of people’s blind comparisons that the model won; a tie counts as half. Not part "
+        "of the half-life.",
         field="people_prefer",
         in_api=True,
         decimals=4,
@@ -343,7 +345,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "refusals",
         lambda row: row.refusals,
-        "The share of chains in which the model refused an edit.",
+        "The share of chains in which the model refused an edit. A chain is all round trips of one "
+        "case.",
         in_api=True,
         label="Refused",
         text=formatting.percent,
@@ -362,7 +365,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "seconds",
         lambda row: row.run.progress.median_seconds,
-        "Median time per edit. Below it: 95 % of the edits ended within this time.",
+        "Median time per edit. The small print is the time within which 95 % of the edits ended.",
         field="median_seconds",
         in_api=True,
         decimals=4,
@@ -380,14 +383,15 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "usd_per_usable_trip",
         lambda row: row.usd_per_usable_trip,
-        "USD per usable trip: all edits of each trip, including the one that failed.",
+        "USD per usable trip, for all edits of all trips, including the trip that failed.",
         in_api=True,
         decimals=4,
     ),
     Column(
         "date",
         lambda row: row.date,
-        "When the run ended. Below it, if earlier: when the model was added to this board.",
+        "When the run ended. The small print is when the model was added to this board, if that was "
+        "earlier.",
         in_api=True,
         type=datetime.datetime | None,
         label="Run",

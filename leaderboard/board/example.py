@@ -27,23 +27,23 @@ class Example:
 
     @property
     def ends(self) -> list[Step]:
-        """Return the source and the last image."""
+        """The source and the last image."""
         return [self.steps[0], self.steps[-1]]
 
 
 #: A clear example keeps at least this much on the first trip, so that it looks right.
 MIN_FIRST_RETENTION = 0.8
-#: A clear example keeps at most this much on the last trip, so that the loss is visible. It must
-#: not keep less than 0: such an image is broken.
+#: A clear example keeps at most this much on the last trip, so that the loss is visible, and at
+#: least 0: below, the image is broken.
 MAX_LAST_RETENTION = 0.6
 
 
 def example(rows: Sequence[BoardRow], filters: BoardFilters) -> Example | None:
     """Return the clearest example of the first row with a clear example, in two queries.
 
-    A rule prevents cherry-picking. Of the row's chains that look right after the first trip, take
-    the chain with the lowest retention at the end. If no row has such a chain, take the suite's
-    first case.
+    A fixed rule prevents cherry-picking. Of the row's chains (a chain is all trips of a case) that
+    look right after the first trip, take the chain with the lowest retention at the end. If no row
+    has such a chain, take the suite's first case.
     """
     trips, metric = filters.suite.trips, filters.metric
     numbers = sorted({1, max(1, trips // 4), trips})

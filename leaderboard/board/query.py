@@ -96,7 +96,7 @@ class BoardForm(forms.Form):
         )
 
     def offer_sorts(self, filters: BoardFilters) -> None:
-        """Offer each column once; offer a reversed order only if it is the current order."""
+        """Offer each column once, and in reverse only if the rows are in that order now."""
         labels = {name: column.label_for(filters) for name, column in sort_columns().items()}
         if filters.sort.startswith("-"):
             labels[filters.sort] = f"{labels[filters.sort[1:]]}, reversed"
@@ -123,11 +123,12 @@ class BoardQuery:
     #: Runs of the suite, one per model.
     runs: list[Run]
     remarks: list[str]
-    #: The newest version of the suite if an older version is shown.
+    #: The newest version of the suite; None if it is the version shown.
     newer: Suite | None
-    #: True if the requested suite does not exist: pages show another suite, files an error.
+    #: True if the requested suite does not exist. Then pages show another suite, and downloads an
+    #: error.
     no_such_suite: bool = False
-    #: True if only the self-test has results.
+    #: True if only self-tests, small suites that show that the site works, have results.
     only_self_test: bool = False
 
     @classmethod
@@ -204,7 +205,7 @@ class BoardQuery:
 
     @property
     def is_cacheable(self) -> bool:
-        """Return True if the page may be cached. The number of possible searches is unbounded."""
+        """Return True if the page may be cached. There are too many searches to cache them."""
         return not (self.remarks or self.filters.search or self.filters.since)
 
     @property
@@ -246,7 +247,7 @@ def _remark(form: BoardForm, name: str, value: str, suite: Suite, metric: str) -
 
 @lru_cache(maxsize=64)
 def _scopes(suite: int, updated_at: datetime.datetime) -> list[Any]:
-    """Return the choices of the filter on cases: all, then category, kind, origin, pair.
+    """Return the choices of the filter on cases: all, then by category, kind, origin and pair.
 
     A frozen suite never changes, so the result is cached.
     """
@@ -266,9 +267,9 @@ def _scopes(suite: int, updated_at: datetime.datetime) -> list[Any]:
 
 
 def _without_pairs(scopes: list[Any], chosen: str) -> list[Any]:
-    """Return the scopes without pairs, except for the chosen pair.
+    """Return the scopes without edit pairs, except for the chosen pair.
 
-    A suite has many pairs; the breakdown page lists them.
+    A suite has too many pairs for this list; the breakdown page lists them.
     """
     choices = [(name, group) for name, group in scopes if name != PAIRS]
     if chosen.startswith("pair:"):

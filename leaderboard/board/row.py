@@ -21,7 +21,7 @@ from leaderboard.models import EditingModel, PeopleStanding, Run, Standing, Suit
 class BoardFilters:
     """Suite, metric and threshold of a board, and the filters on cases and models.
 
-    `weights` is "", "open" or "closed". `played` is a value of `Played` or "". `price` is the
+    `scope` names the part of the suite, such as "category:objects". `weights` is "", "open" or "closed". `played` is a value of `Played` or "". `price` is the
     highest price per edit in USD. `ranks` is "here" to rank only runs that were run here. `sort`
     is the name of a column, with the prefix "-" if reversed.
     """
@@ -120,7 +120,7 @@ class BoardRow:
     standing: Standing | None
     semantic: Standing | None
     filters: BoardFilters
-    #: Why the model has no rank.
+    #: Why the model has no rank; empty if it is ranked.
     reason: str = ""
 
     @property
@@ -147,7 +147,7 @@ class BoardRow:
 
     @property
     def change_seen(self) -> float | None:
-        """Share of judged trips on which the requested change was seen."""
+        """Share of judged trips on which the edit visibly changed the image."""
         return None if self.standing is None else self.standing.counts.get("change_seen")
 
     @property
@@ -167,7 +167,7 @@ class BoardRow:
 
     @property
     def usd_per_usable_trip(self) -> float | None:
-        """Price of a usable trip in USD, including the cost of the trip that fails."""
+        """Price of a usable trip in USD. The edits of the trip that fails are counted too."""
         usable, price, suite = self.usable_trips, self.price, self.filters.suite
         if price is None or not usable:
             return None
@@ -175,14 +175,14 @@ class BoardRow:
 
     @property
     def contract(self) -> str | None:
-        """The API format, or else the provider's API; None if no endpoint was called."""
+        """API format, or else our editor's name; None if a reference editor or not played here."""
         if self.model.is_reference or self.run.source != Run.Source.OURS:
             return None
         return self.run.contract or self.model.editor
 
     @property
     def contract_and_sizes(self) -> str:
-        """API format, size sent and size returned; empty if no endpoint was called."""
+        """`contract`, size sent and size returned as a text; empty without a contract."""
         if not self.contract:
             return ""
         sent, returned = self.filters.suite.size, self.run.returned
@@ -191,7 +191,7 @@ class BoardRow:
 
     @property
     def people(self) -> PeopleStanding | None:
-        """Standing by people's votes, if enough pairs were decided."""
+        """Standing by people's votes; None if too few pairs were decided."""
         # A run without votes has no related row, and Django then raises AttributeError.
         votes: PeopleStanding | None = getattr(self.run, "people", None)
         return votes if votes and votes.share is not None else None

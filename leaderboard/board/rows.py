@@ -1,6 +1,6 @@
 """Rows of the board, for the page, the downloads and the API.
 
-`query.BoardQuery` parses a URL into filters, and `board_rows(filters)` returns the rows. All
+A standing is what one metric says about a run: half-life, usable trips, rank. `query.BoardQuery` parses a URL into filters, and `board_rows(filters)` returns the rows. All
 numbers are read from stored standings.
 """
 
@@ -25,19 +25,19 @@ DEFERRED = ("provenance", "editing_model__options", "editing_model__api_key")
 
 
 def suites() -> list[Suite]:
-    """Return the frozen suites, those with results first, each group by importance."""
+    """Return the frozen suites: those with results first, then the others, each by importance."""
     results = Run.objects.on_the_board().filter(suite=OuterRef("pk"))
     frozen = Suite.objects.frozen().annotate(has_results=Exists(results)).defer("definition")
     return list(frozen.order_by("-has_results", "-importance", "slug", "-version"))
 
 
 def played_suites() -> list[Suite]:
-    """Return the suites of this site, without those that were published elsewhere."""
+    """Return the frozen suites, except those whose results were published elsewhere."""
     return [suite for suite in suites() if not suite.published_elsewhere]
 
 
 def runs_of(suite: Suite) -> list[Run]:
-    """Return one run per model: its current run, or else its newest."""
+    """Return one run per model: the current run, or else the newest."""
     runs = (
         Run.objects.public()
         .outside_experiments()
@@ -58,7 +58,7 @@ def runs_of(suite: Suite) -> list[Run]:
 
 
 def metrics_of(runs: Iterable[Run]) -> list[str]:
-    """Return the metrics that scored at least one of these runs, in display order."""
+    """Return the metrics by which at least one of these runs was scored, in display order."""
     return in_order(name for run in runs for name in run.scored_metrics)
 
 
@@ -67,7 +67,7 @@ def board_rows(
 ) -> list[BoardRow]:
     """Return ranked models, then unranked models, then reference editors, each group sorted.
 
-    `with_trips` also reads the lists by trip (BY_TRIP) of the standings.
+    `with_trips` also reads the standings' lists with a value per trip (BY_TRIP).
     """
     runs = [run for run in runs or runs_of(filters.suite) if _passes(run, filters)]
     names = {filters.metric, *semantic_metrics()}
@@ -141,7 +141,7 @@ JOIN leaderboard_runreview review ON review.run_id = id
 """
 
 
-#: Lists by trip, which take longer to read than the rest of a standing.
+#: Fields of a standing that are lists with a value per trip. They take longest to read.
 BY_TRIP = ("survival", "incidence", "usable_by_trip")
 
 
@@ -153,7 +153,7 @@ def standings_of(
     *,
     with_trips: bool = False,
 ) -> dict[str, dict[int, Standing]]:
-    """Return standings by metric name and run, each metric in its most common version."""
+    """Return standings by metric name and run, only of each metric's most common version."""
     rows = list(
         Standing.objects.filter(
             run__in=[run.pk for run in runs],
@@ -173,7 +173,7 @@ def standings_of(
 
 
 def _common_versions(names_and_versions: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return the most common version of each metric, the latest if several are equally common."""
+    """Return each metric's most common version; of equally common versions, the latest."""
     counted = Counter(names_and_versions)
     return {
         name: version

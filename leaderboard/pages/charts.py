@@ -1,8 +1,8 @@
 """Charts as plotly figures in plain dicts, and small inline SVG drawings.
 
-Colours are written as `var(--name)` or `var(--name / 0.2)`; static/js/chart.js
-fills them in from the stylesheet, so that one figure serves both themes. Names
-are untrusted: `plain` escapes them.
+Colours are written as `var(--name)` or `var(--name / 0.2)`. static/js/chart.js
+replaces them by the stylesheet's colours, so that one figure serves the light
+and the dark theme. Names are untrusted: `plain` escapes them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Figure = dict[str, Any]
 COLOURS = 8
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 REFERENCE_DASHES = ("dot", "longdash", "dashdot", "dash")
-#: Marks annotations that chart.js moves into the plot if the chart is narrow.
+#: The name of the annotations that chart.js moves into the plot if the chart is narrow.
 END_NAME = "end name"
-#: Height of a name, and its distance above a line, in units of retention.
+#: Height of a name, and the distance of a name from the line below it, in units of retention.
 NAME_HEIGHT, ABOVE = 0.05, 0.025
 NAME_AND_TEXT = "<b>%{fullData.name}</b><br>%{text}<extra></extra>"
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
@@ -52,14 +52,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure titled by its finding, with its numbers as a table; see _chart.html."""
+    """A figure whose title is its finding, with its numbers as a table; see _chart.html."""
 
     id: str
     title: str
     figure: Figure
     table: Table
     subtitle: str = ""
-    height: str = field(default="tall")  # "tall" or "short": space reserved until it is drawn
+    height: str = field(default="tall")  # "tall" or "short": space reserved for the figure
     sources: Sequence[Source] = ()
     #: Caption of a downloaded image: suite, metric and date.
     about: str = ""
@@ -92,28 +92,33 @@ class Curve:
         return value_after(self.low, number), value_after(self.high, number)
 
 
-def retention_chart(curves: Sequence[Curve], trips: int, **about: Any) -> Chart:
-    """Return the curves as a chart, titled by their finding unless a title is given."""
+def retention_chart(
+    curves: Sequence[Curve], trips: int, *, first: str = "Model", **about: Any
+) -> Chart:
+    """Return the curves as a chart. Without a given title, the title is their finding.
+
+    `first` is the head of the table's first column.
+    """
     return Chart(
         **{"id": "curves", "title": retention_finding(curves, trips), **about},
         figure=retention_curves(curves, trips),
-        table=retention_table(curves, trips),
+        table=retention_table(curves, trips, first),
     )
 
 
 def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
-    """Return retention by trip: a line and band per model, reference editors grey."""
+    """Return retention by trip: a line and band per curve; those of reference editors are grey."""
     traces: list[Figure] = []
     series = references = 0
     for curve in curves:
         if curve.reference:
-            # Reference editors are all grey; only their dashes differ.
+            # The lines of reference editors are all grey; only their dashes differ.
             dash = REFERENCE_DASHES[references % len(REFERENCE_DASHES)]
             traces.append(_line(curve, "var(--ink-3)", dash, MARKERS[0], 1.6))
             references += 1
             continue
         colour = series_colour(series)
-        # Hue repeats after 8, dash after 5, marker after 7: no two of 280 look alike.
+        # Hues repeat after 8 curves, dashes after 5, markers after 7: no two of 280 look alike.
         dash, marker = DASHES[series % len(DASHES)], MARKERS[series % len(MARKERS)]
         band = _band(curve, series_colour(series, 0.14))
         traces += [band] if band else []
@@ -128,8 +133,8 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             yaxis={
                 "title": {"text": "image kept (higher is better)"},
                 "tickformat": ".0%",
-                # Retention can be below 0, that of a blank card. The axis shows this, but not how
-                # far below.
+                # Retention can be below 0, the retention of a blank card. The axis shows that a
+                # value is below 0, but not how far.
                 "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
             },
             meta={"narrowEnd": trips * 1.02},
@@ -153,7 +158,7 @@ def series_colour(index: int, opacity: float | None = None) -> str:
 
 
 def retention_finding(curves: Sequence[Curve], trips: int) -> str:
-    """Return a title: the best and the worst model after the trip with the widest gap."""
+    """Return a title: retention of the best and the worst model at the trip where they differ most."""
     measured = [curve for curve in curves if any(value is not None for value in curve.mean[1:])]
     if not measured:
         return "How much of the image is kept, trip by trip"
@@ -165,20 +170,20 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
     measured.sort(key=lambda curve: -sum(kept(curve, number) for number in range(trips + 1)))
     best, worst = measured[0], measured[-1]
     if best is worst:
-        number, rest = numbers[-1], ""
+        number, compared = numbers[-1], ""
     else:
         number = max(numbers, key=lambda number: kept(best, number) - kept(worst, number))
-        rest = f" and {worst.name} {formatting.percent(kept(worst, number))}"
+        compared = f" and {worst.name} {formatting.percent(kept(worst, number))}"
     share = formatting.percent(kept(best, number))
     start = formatting.after_round_trips(number).capitalize()
-    return f"{start}, {best.name} keeps {share} of the image{rest}"
+    return f"{start}, {best.name} keeps {share} of the image{compared}"
 
 
-def retention_table(curves: Sequence[Curve], trips: int) -> Table:
+def retention_table(curves: Sequence[Curve], trips: int, first: str = "Model") -> Table:
     """Return the retention of each curve at the trips of `ticks`."""
     numbers = ticks(trips)
     rows = [[curve.name, *(_cell(curve, number) for number in numbers)] for curve in curves]
-    return trips_table("Model", numbers, rows)
+    return trips_table(first, numbers, rows)
 
 
 def trips_table(first: str, numbers: Iterable[int], rows: Sequence[Sequence[str]]) -> Table:
@@ -199,19 +204,19 @@ class LegendItem:
 
 
 def trips_axis(trips: int, stretch: float = 1.0) -> Figure:
-    """Return an axis of round trips, labelled at each trip up to ten, else at `ticks`."""
+    """Return an axis of round trips: labels at each of up to ten trips, or else at `ticks`."""
     numbers = list(range(trips + 1)) if trips <= 10 else [0, *ticks(trips)]
     return {"title": {"text": "round trips"}, "tickvals": numbers, "range": [0, trips * stretch]}
 
 
 def trace(name: str, **parts: Any) -> Figure:
-    """Return a trace; all traces of one name share a group of the legend."""
+    """Return a plotly trace. All traces with one name share a button of the legend."""
     labels = {"name": plain(name), "legendgroup": plain(name)}
     return {"type": "scatter", "mode": "lines", **labels, **parts}
 
 
 def legend(figure: Figure) -> list[LegendItem]:
-    """Return the legend of a figure; empty if it has only one entry."""
+    """Return the legend of a figure; empty if it would have only one entry."""
     items = [
         LegendItem(
             group=trace["legendgroup"],
@@ -268,7 +273,7 @@ def plain(text: str) -> str:
 
 
 def rounded(values: Iterable[float | None]) -> list[float | None]:
-    """Return the values with four decimals, to save bytes."""
+    """Return the values rounded to four decimals, to save bytes."""
     return [None if value is None else round(value, 4) for value in values]
 
 
@@ -359,7 +364,7 @@ WIDTH, HEIGHT = 64, 22
 
 
 def half_life_bar(standing: Standing, trips: int) -> SafeString:
-    """Return the half-life and its interval as a bar on 0..N.
+    """Return the half-life and its interval as a bar on an axis from 0 to N trips.
 
     If the half-life was not reached, the bar extends to N.
     """
@@ -383,7 +388,7 @@ def half_life_bar(standing: Standing, trips: int) -> SafeString:
 
 
 def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeString:
-    """Return a small curve of retention with its band, drawn at the trips of `ticks`."""
+    """Return a small curve of retention with its band, with points at the trips of `ticks`."""
     numbers = [0, *ticks(trips)]
 
     def points(values: Sequence[float | None]) -> list[str]:
@@ -411,7 +416,7 @@ def sparkline(curve: dict[str, Sequence[float | None]], trips: int) -> SafeStrin
 
 
 def difference_bar(difference: Difference, span: float) -> SafeString:
-    """Return a difference and its interval on an axis of -span..span."""
+    """Return a difference and its interval as a mark on an axis from -span to span."""
     bounds = difference.interval
     low, high = (bounds.low, bounds.high) if bounds else (None, None)
 

@@ -37,7 +37,7 @@ from leaderboard.pages.reported import published_chart as published_chart
 
 
 def curves_chart(results: RunResults) -> Chart | None:
-    """Return retention by every metric; only the chosen metric has its band."""
+    """Return a chart of retention by every metric; only the chosen metric has a band."""
     if not results.names:
         return None
     trips, standings = results.trips, results.standings
@@ -53,14 +53,15 @@ def curves_chart(results: RunResults) -> Chart | None:
         subtitle="Share of the image kept after each round trip by each metric, averaged over the "
         "cases. "
         f"The band is the 95\u00a0% interval of {formatting.metric_label(results.metric)}. "
-        "0\u00a0%: no better than a blank card of the image’s mean colour.",
+        "0\u00a0% means no better than a blank card of the image’s mean colour.",
         about=results.about,
         file_name=f"{results.run.editing_model.slug}-{results.run.suite.key}-{results.metric}-curves",
+        first="Metric",
     )
 
 
 def _curves_title(standings: Mapping[str, Standing], trips: int) -> str:
-    """Return a title: retention by the most lenient metric, and by the headline or strictest one."""
+    """Return a title: retention by the most lenient metric, and by the headline or strictest."""
     kept = {
         name: max(0, mean[trips] or 0)
         for name in METRICS
@@ -82,7 +83,7 @@ def _curves_title(standings: Mapping[str, Standing], trips: int) -> str:
         share = formatting.percent(kept[HEADLINE])
         return (
             f"{start} {formatting.metric_label(most)}, the most lenient metric, and {share} "
-            "by the headline metric"
+            f"by {formatting.metric_label(HEADLINE)}"
         )
     share, label = formatting.percent(kept[least]), formatting.metric_label(least)
     return f"{start} {formatting.metric_label(most)} and {share} by {label}, the strictest metric"
@@ -92,7 +93,7 @@ def _curves_title(standings: Mapping[str, Standing], trips: int) -> str:
 
 
 def endings_chart(results: RunResults) -> Chart | None:
-    """Return the share of cases ended by each cause; None if nothing ended."""
+    """Return a chart of the share of chains ended by each cause; None if none ended."""
     standing, trips = results.standing, results.trips
     incidence: dict[str, Sequence[float | None]] = {
         name: shares for name in CAUSES if any(shares := standing.incidence.get(name) or ())
@@ -103,8 +104,8 @@ def endings_chart(results: RunResults) -> Chart | None:
     return Chart(
         id="endings",
         title=_endings_title(incidence, trips),
-        subtitle="Share of the cases ended so far, by cause. The rest, above the areas, is still "
-        "usable.",
+        subtitle="Share of the chains ended so far, by cause; every category weighs the same. Above "
+        "the coloured areas is the share still usable.",
         figure=_stacked(incidence, trips),
         table=trips_table(
             "Ended because",
@@ -122,7 +123,7 @@ def _endings_title(incidence: Mapping[str, Sequence[float | None]], trips: int) 
     most = max(ended, key=lambda name: ended[name])
     share = formatting.percent(min(1.0, sum(ended.values())))
     return (
-        f"{share} of the cases end within {formatting.count(trips, 'round trip')}, "
+        f"{share} of the chains end within {formatting.count(trips, 'round trip')}, "
         f"most often because {CAUSES[most]}"
     )
 
@@ -144,7 +145,7 @@ def _stacked(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Fig
         ],
         "layout": layout(
             xaxis=trips_axis(trips),
-            yaxis={"title": {"text": "cases ended"}, "tickformat": ".0%", "range": [0, 1]},
+            yaxis={"title": {"text": "chains ended"}, "tickformat": ".0%", "range": [0, 1]},
         ),
     }
 
@@ -153,7 +154,7 @@ def _stacked(incidence: Mapping[str, Sequence[float | None]], trips: int) -> Fig
 
 
 def past_chart(results: RunResults) -> Chart | None:
-    """Return half-life and rank over time; None if they never changed."""
+    """Return a chart of half-life and rank over time; None if they never changed."""
     model, suite = results.run.editing_model, results.run.suite
     rows = BoardRecord.objects.public().filter(run__editing_model=model, run__suite=suite)
     records = [row for row in rows.order_by("at", "pk") if row.kind != BoardRecord.Kind.LEFT]
@@ -163,7 +164,7 @@ def past_chart(results: RunResults) -> Chart | None:
     return Chart(
         id="past",
         title=_past_title(records, model, suite),
-        subtitle=f"Half-life on {suite} with the rank at each change.",
+        subtitle=f"Half-life on {suite}. The number at each mark is the model’s rank from that day on.",
         figure={
             "data": [
                 {
@@ -218,7 +219,8 @@ def _past_title(records: Sequence[BoardRecord], name: Any, suite: Any) -> str:
     return f"{name} on {suite} {since}"
 
 
-# The floor of a local model: every step only encodes and decodes the image, without any edit
+# The floor of a local model: a run in which every step only encodes and decodes the image with the
+# model's autoencoder, without any edit
 
 #: Only models that run here have an autoencoder to measure.
 ACCESS_WITH_FLOOR = (EditingModel.Access.LOCAL, EditingModel.Access.REFERENCE)
@@ -250,7 +252,8 @@ def floor_sentence(results: RunResults, floor: Standing) -> str:
     edited, alone = results.standing.usable_trips, floor.usable_trips
     return (
         f"The model’s autoencoder alone, without any edit, keeps an image usable for {alone:.1f} of "
-        f"{formatting.count(results.trips, 'round trip')}; with edits, for {edited:.1f}. "
+        f"{formatting.count(results.trips, 'round trip')}; with edits, the model keeps it usable for "
+        f"{edited:.1f}. "
         + (
             "No prompt can make an image last longer than the autoencoder does."
             if edited <= alone
@@ -260,7 +263,7 @@ def floor_sentence(results: RunResults, floor: Standing) -> str:
 
 
 def floor_chart(results: RunResults, floor: Standing) -> Chart:
-    """Return the retention of the model and of its autoencoder alone."""
+    """Return a chart of retention of the model and of its autoencoder alone."""
     run, standing, trips = results.run, results.standing, results.trips
     name = run.editing_model.name
     curves = [

@@ -1,4 +1,7 @@
-"""Content of a model's page, from the standings of one run."""
+"""Content of a model's page, from the standings of one run.
+
+A standing is what one metric says about a run; a chain is all round trips of one case.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +45,13 @@ from leaderboard.pages.strips import like_jpeg
 REGIMES = {
     "idempotent": ("settles at once", "the first trip does nearly all of the damage"),
     "contracting": ("settles", "each trip changes less than the one before"),
-    "wandering": ("wanders", "the steps stay as large, in changing directions"),
-    "drifting": ("drifts", "the steps stay as large, always the same way"),
-    "undetermined": ("is unclear", "too few trips, or too uneven ones"),
+    "wandering": ("wanders", "the trips change it as much as before, in changing directions"),
+    "drifting": ("drifts", "the trips change it as much as before, always in one direction"),
+    "undetermined": ("is unclear", "the trips are too few or too uneven"),
 }
 OUTCOMES = {
     "completed": "played to the end",
-    "known": "stopped once their result was known",
+    "known": "stopped when their result was known",
     "converged": "stopped because nothing changed any more",
     "refused": "refused",
     "blank": "ended by a blank image",
@@ -56,13 +59,13 @@ OUTCOMES = {
     "lost": "lost through our fault",
     "change_not_seen": "with a trip where no change was seen",
     "reframed": "with a trip that changed the shape of the image",
-    "recovered": "recovered above the threshold",
+    "recovered": "fell below the threshold and rose above it again",
 }
 
 
 @dataclass(frozen=True)
 class RunResults:
-    """A run's standings on all cases by metric name, and the metric that is shown."""
+    """A run's standings on all cases, by metric name, and the name of the metric that is shown."""
 
     run: Run
     standings: Mapping[str, Standing]
@@ -122,7 +125,7 @@ NOTABLE_SHARE = 0.2
 
 
 def notable_cause(standing: Standing) -> str:
-    """Return the main cause, other than wear, that ended many chains; empty if there is none.
+    """Return the cause other than wear that ended most chains; empty if it ended few.
 
     For example "the edit was not made in 6 of 18 chains".
     """
@@ -150,7 +153,7 @@ def lifetime_sentence(results: RunResults) -> str:
 
 
 def damage(results: RunResults) -> list[dict[str, Any]]:
-    """Return a row for each trip of `ticks`: retention, equivalent JPEG, all metrics' values."""
+    """Return a row for each trip of `ticks`: retention, equal JPEG, and each metric's value."""
     curve, jpeg = results.standing.curve, results.standing.details.get("jpeg", {})
     rows = []
     for number in ticks(results.trips):
@@ -175,7 +178,7 @@ def damage(results: RunResults) -> list[dict[str, Any]]:
 
 
 def jpeg_sentence(results: RunResults) -> str:
-    """Compare the loss with JPEG: "After 5 round trips: like one JPEG save at quality 8."."""
+    """Compare the loss with JPEG: "The loss after 5 … is like one JPEG save at quality 8."."""
     jpeg = results.standing.details.get("jpeg", {})
     numbers = [n for n in ticks(results.trips) if str(n) in jpeg]
     if not numbers:
@@ -186,14 +189,14 @@ def jpeg_sentence(results: RunResults) -> str:
             f"Nothing is lost {formatting.after_round_trips(number)}; even the best JPEG "
             "loses more."
         )
-    return f"{formatting.after_round_trips(number).capitalize()}: {like_jpeg(jpeg[str(number)])}."
+    return f"The loss {formatting.after_round_trips(number)} is {like_jpeg(jpeg[str(number)])}."
 
 
 # How chains end
 
 
 def shown_endings(standing: Standing) -> Mapping[str, Sequence[Mapping[str, int]]]:
-    """Return by cause the case and trip of each ending that the page shows."""
+    """Return the endings that the page shows, as cases and trips, by cause."""
     endings: Mapping[str, Sequence[Mapping[str, int]]] = standing.details.get("endings") or {}
     return endings
 
@@ -203,7 +206,7 @@ def causes(
 ) -> list[dict[str, Any]]:
     """Return the causes that ended the run's chains, the most frequent first.
 
-    `chains` is keyed by case, `trips` by chain and then by number.
+    The keys of `chains` are cases; those of `trips` are chains, then trip numbers.
     """
     counts, endings = standing.counts.get("causes") or {}, shown_endings(standing)
     rows = [
@@ -225,7 +228,7 @@ def causes(
 
 
 def _ending(chain: Chain, number: int, trip: Trip | None) -> dict[str, Any]:
-    """Return the last image of an ended chain, and the window with the deciding loss."""
+    """Return an ended chain's last image, and the window of the image that lost most."""
     left, top, right, bottom = (trip and trip.window) or [0] * 4
     return {
         "case": chain.case,
@@ -236,9 +239,10 @@ def _ending(chain: Chain, number: int, trip: Trip | None) -> dict[str, Any]:
 
 
 def witnessed(standing: Standing) -> list[tuple[str, str, list[str]]]:
-    """Return rows of category, witness and shares of edits made, undone and kept.
+    """Return rows of category, witness and shares of trips, as texts such as "98 % of 42".
 
-    A share is a text such as "98 % of 42".
+    The shares are of edits made, of edits undone, and of trips that kept everything else. A
+    witness is an automatic check of an edit, such as a detector.
     """
     by_category: Mapping[str, Mapping[str, Mapping[str, list[int]]]]
     by_category = standing.details.get("witnesses") or {}
@@ -257,18 +261,24 @@ def witnessed(standing: Standing) -> list[tuple[str, str, list[str]]]:
 
 
 def edit_quality_words(run: Run, standing: Standing) -> str:
-    """Describe the judge of a run's edits, or estimate the cost of judging them."""
+    """Describe the judge (a vision-language model) of a run's edits, or estimate its cost."""
     people: PeopleStanding | None = getattr(run, "people", None)
     rated = standing.counts.get(RUBRIC)
     if rated and people and people.judge_share is not None:
-        return judge_sentence(rated["judge"], people)
+        hidden = (
+            "" if people.supports_judge else " The rating is not shown: it needs a higher share."
+        )
+        return judge_sentence(rated["judge"], people) + hidden
     if rated:
-        return "Its edits are rated, but the judge’s agreement with people is not measured yet."
+        return "A judge model rated the edits, but its agreement with people is not measured yet."
     if not run.progress.chains_total or run.played not in RANKED_WAYS:
         return ""
     needed = JudgeAnswer.objects.estimate(run.progress.chains_total, run.suite.trips)
     price = "" if needed.usd is None else f", about {formatting.usd(needed.usd)},"
-    return f"Judging it takes up to {needed.edits:,} calls{price} and {duration(needed.seconds)}."
+    return (
+        f"Not judged: a judge model would need up to {needed.edits:,} calls{price} and "
+        f"{duration(needed.seconds)}."
+    )
 
 
 def _share_of_judged(counts: list[int] | None) -> str:
@@ -284,7 +294,7 @@ def _share_of_judged(counts: list[int] | None) -> str:
 def part_lines(
     standings: Sequence[Standing], titles: dict[str, str], results: RunResults
 ) -> list[dict[str, Any]]:
-    """Return heat cells for each category, kind and pair; for pairs only by the chosen metric."""
+    """Return heat cells for each part of the suite; for edit pairs only by the chosen metric."""
     by_part = {(s.scope, s.metric.name): s for s in standings}
     by_scope: dict[str, dict[int, Standing]] = {}
     for standing in standings:
@@ -293,7 +303,8 @@ def part_lines(
     lines = []
     for part in breakdowns.parts(by_scope, titles):
         shown = [results.metric] if part.group == breakdowns.PAIRS else results.names
-        # Shade each metric on its own: values of different metrics cannot be compared.
+        # A line has one cell per metric. Different metrics cannot be compared, so each cell is a
+        # line of its own for `heat_line`, and no cell is marked as best.
         cells = [
             breakdowns.heat_line([by_part.get((part.scope, name))], longest, results.trips)[0]
             for name in shown
@@ -329,9 +340,13 @@ def _dynamics_sentence(
     if not regimes:
         return ""
     name, count, meaning = regimes[0]
-    kept = "" if limit is None else f" In the end {formatting.percent(max(0, limit))} is kept."
+    kept = (
+        ""
+        if limit is None
+        else f" After the last trip, {formatting.percent(max(0, limit))} of the image is kept."
+    )
     if name == "undetermined":
-        return f"Where the chains end up is unclear: too few trips, or too uneven ones.{kept}"
+        return f"Where chains end up is unclear: the trips are too few or too uneven.{kept}"
     where = "every chain" if count == chains else f"{count} of {chains} chains"
     return f"In {where} the image {meaning}.{kept}"
 
@@ -348,8 +363,8 @@ def repeats_sentence(details: Mapping[str, Any]) -> str:
     if rerun is None or case is None:
         return ""
     text = (
-        f"The same case played again varies by {rerun:.1f} trips (one standard deviation); "
-        f"different cases vary by {case:.1f}."
+        f"If the same case is played again, its usable trips vary by {rerun:.1f} (one standard "
+        f"deviation); between different cases they vary by {case:.1f}."
     )
     if variance := rerun**2 + case**2:
         share = formatting.percent(case**2 / variance)
@@ -360,7 +375,7 @@ def repeats_sentence(details: Mapping[str, Any]) -> str:
 
 
 def reproduce(run: Run) -> str:
-    """Return the shell command that plays this run again; empty if impossible."""
+    """Return the shell command that plays this run again; empty if no such command exists."""
     model, suite = run.editing_model, run.suite
     if model.access == EditingModel.Access.ENDPOINT or run.source != Run.Source.OURS:
         return ""
@@ -373,7 +388,7 @@ def reproduce(run: Run) -> str:
 
 
 def shell_name(suite: Suite) -> str:
-    """Return the `--suite` argument: a shipped suite's name, else its file."""
+    """Return the `--suite` argument: a shipped suite's name, or else the name of a file."""
     name = suite.key
     return name if suite.content_hash in _shipped() else f"{name}.json"
 
@@ -384,11 +399,11 @@ def _shipped() -> frozenset[str]:
     return frozenset(suite.content_hash for suite in catalog.suites())
 
 
-# Number of attempts, and results on sealed suites
+# Number of attempts, and results on sealed suites (whose images are secret)
 
 
 def count_attempts(model: EditingModel, suite: Suite) -> dict[str, dict[str, int]]:
-    """Count runs and submissions for a suite by this model, its address and its organisation.
+    """Count a suite's runs and submissions of this model, at its address, of its organisation.
 
     Readers need these counts, because the best of many attempts overstates a model's quality.
     """
@@ -426,9 +441,10 @@ def open_against_sealed(
 ) -> dict[str, Any] | None:
     """Compare usable trips, as shares of N, between the first open and the first sealed suite.
 
-    Returns None if either suite has no standing. The suites share no image, so the half-widths
-    of their intervals add in quadrature. `significant` is True if the open suite is significantly
-    easier: then the model may have been trained on its images.
+    The images of a sealed suite are secret. Returns None if either suite has no standing. The
+    suites share no image, so the half-widths of their intervals add in quadrature. `significant`
+    is True if the open suite is significantly easier. Then the model may have been trained on the
+    open suite's images.
     """
     by_sealed: dict[bool, tuple[Suite, float, float]] = {}
     for run in runs:

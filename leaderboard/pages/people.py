@@ -1,4 +1,8 @@
-"""Content of the pages on people's votes: agreement, and a session's results."""
+"""Content of the pages on people's votes: agreement, and a session's results.
+
+The headline is our main metric, which ranks models. A witness is an automatic check of an edit, such
+as a detector.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ from leaderboard.people.vote_rows import (
 
 @dataclass(frozen=True)
 class AgreementLine:
-    """A line of the report: a metric or witness, and how often it agrees with people."""
+    """A line of the report: how often a metric, witness or judge agrees with people."""
 
     name: str
     kind: str
@@ -65,17 +69,17 @@ class AgreementLine:
 
     @property
     def dot(self) -> Mapping[str, float] | None:
-        """Share and interval on a scale from chance (0) to always (100)."""
+        """Agreement and its interval on a scale from chance (0) to always (100)."""
         return dot(self.everywhere)
 
     @property
     def threshold_text(self) -> str:
-        """Retention at which half of the people call an image unusable: "47 % (41–52)"."""
+        """Retention at which half of the people would not use an image: "47 % (41–52)"."""
         return _with_interval(self.threshold, "threshold") if self.threshold else ""
 
     @property
     def includes_ours(self) -> bool | None:
-        """True if our threshold lies in the interval; None without a threshold."""
+        """True if our threshold lies in the interval of people's; None if theirs is unknown."""
         if not self.threshold:
             return None
         return bool(self.threshold["low"] <= DEFAULT_THRESHOLD <= self.threshold["high"])
@@ -177,27 +181,31 @@ def finding(first: AgreementLine | None, ceiling: Mapping[str, Any] | None) -> s
 
 
 def threshold_words(first: AgreementLine | None) -> str:
-    """Compare our threshold with that of the voters, by the headline metric."""
+    """Compare our threshold with the voters' threshold, by the headline metric."""
     if first is None or not first.threshold:
         return ""
     ours = formatting.percent(DEFAULT_THRESHOLD)
     if first.includes_ours:
         return (
             "Half of the people would no longer use an image that keeps "
-            f"{first.threshold_text} by the headline. "
+            f"{first.threshold_text} by the headline metric. "
             f"Our threshold of {ours} lies within this interval: the votes do not contradict it."
         )
     side = "later" if first.threshold["threshold"] < DEFAULT_THRESHOLD else "earlier"
     return (
         "Half of the people would no longer use an image that keeps "
-        f"{first.threshold_text} by the headline. "
+        f"{first.threshold_text} by the headline metric. "
         f"Our threshold of {ours} lies outside this interval: people give up an image {side} than "
-        "the headline does."
+        "our threshold does."
     )
 
 
 def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the proposed half points and their gain; None without a proposal."""
+    """Return the half points that votes propose, and their gain; None without a proposal.
+
+    A part of the headline has a half point: the distance at which an image counts as clearly
+    damaged by this part alone.
+    """
     if not proposal:
         return None
     labels = {part.name: part.label for part in PARTS}
@@ -207,7 +215,7 @@ def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
     low, high = proposal["gain_low"], proposal["gain_high"]
     gains = low is not None and low > 0
     text = (
-        "On cases left out of the fit, the headline agrees with "
+        "On cases left out of the fit, the headline metric agrees with "
         f"{_with_interval(proposal['before'])} of votes today, and would agree with "
         f"{_with_interval(proposal['after'])} under the proposed half points."
     )
@@ -217,12 +225,12 @@ def half_points(proposal: Mapping[str, Any] | None) -> dict[str, Any] | None:
             "a reason to consider the proposal."
         )
     else:
-        text += " The difference is not significant: no reason to change the half points."
+        text += " The difference is not significant, so it is no reason to change the half points."
     return {"rows": rows, "words": text}
 
 
 def yes_chart(lines: Sequence[AgreementLine]) -> Chart | None:
-    """Return the share of people who would still use an image, by its retention."""
+    """Return a chart of the share of people who would still use an image, by its retention."""
     shown = [line for line in lines if line.curve]
     shown.sort(key=lambda line: not line.is_headline)
     if not shown:
@@ -270,7 +278,7 @@ def yes_chart(lines: Sequence[AgreementLine]) -> Chart | None:
 
 
 def disagreements(numbers: Mapping[str, Any]) -> list[Disagreement]:
-    """Return the largest disagreements about public images."""
+    """Return the questions on public images on which people and the headline differ most."""
     pairs, single = numbers.get("differences", ()), numbers.get("usable_differences", ())
     keys = {row[side] for row in (*pairs, *single) for side in ("first", "second") if side in row}
     rows = votable_trips().filter(pk__in=keys).select_related("restored", "chain__case")
@@ -283,7 +291,7 @@ def disagreements(numbers: Mapping[str, Any]) -> list[Disagreement]:
             shown = [ShownImage(trip) for trip in both if trip]
             better = shown[0] if row["gap"] > 0 else shown[1]
             words = (
-                f"By the headline, {better.name} keeps more {better.after}; "
+                f"By the headline metric, {better.name} keeps more {better.after}; "
                 f"{row['with_it']} of {row['people']} people agree."
             )
             result.append(Disagreement(shown[0].trip.chain.case.image.stored, shown, words))
@@ -291,7 +299,7 @@ def disagreements(numbers: Mapping[str, Any]) -> list[Disagreement]:
         if trip := trips.get(row["first"]):
             verdict = "still usable" if row["kept"] > DEFAULT_THRESHOLD else "no longer usable"
             words = (
-                f"By the headline, this image is {verdict}; {row['use_it']} of "
+                f"By the headline metric, this image is {verdict}; {row['use_it']} of "
                 f"{row['people']} people could still use it."
             )
             result.append(Disagreement(trip.chain.case.image.stored, [ShownImage(trip)], words))
@@ -326,11 +334,11 @@ class AnsweredQuestion:
 
     @property
     def remark(self) -> str:
-        """Explanation of a gold or repeated question; empty for an ordinary question."""
+        """Explanation of a repeated question or one with a known answer (gold); else empty."""
         if self.role == Vote.Role.GOLD:
             right = is_right(self.question.gold, self.answer)
             verdict = "you were right" if right else "the other answer is right"
-            return f"This was a check with a known answer: {verdict}."
+            return f"This question was a check with a known answer: {verdict}."
         if self.repeated_answer is None:
             return ""
         how = "the same way" if self.repeated_answer == self.answer else "differently"
@@ -372,7 +380,7 @@ def answered_questions(votes: QuerySet[Vote]) -> list[AnsweredQuestion]:
 
 
 def _metrics(images: Sequence[VotedImage], vote: Vote) -> list[dict[str, Any]]:
-    """Return a row per metric: the share kept of each image, and whether it agrees with the vote."""
+    """Return a row per metric: each image's share kept, and if the metric agrees with the vote."""
 
     def agrees(metric: str, kept: Sequence[str]) -> str:
         if len(set(kept)) == 1:
@@ -402,6 +410,6 @@ def _other_answers(votes: Sequence[Vote]) -> Mapping[int, list[int]]:
 
 def _agreement_words(answers: list[int], vote: Vote) -> str:
     if not answers:
-        return "You are the first to answer this."
+        return "You are the first to answer this question."
     same = sum(answer == vote.answer for answer in answers)
     return f"{same} of {formatting.count(len(answers), 'other voter')} answered the same."

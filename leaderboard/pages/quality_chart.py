@@ -1,4 +1,4 @@
-"""Chart of edit quality against usable trips, with the Pareto-optimal models marked."""
+"""Chart of edit quality against usable trips; marks the models that no other beats in both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leaderboard.pages.charts import Chart, Figure, Table, axis_ticks, layout, p
 
 @dataclass(frozen=True)
 class RatedModel:
-    """A model with rated edits; `best` is True if it is Pareto-optimal."""
+    """A model with rated edits; `best` is True if no other model beats it (Pareto-optimal)."""
 
     row: BoardRow
     quality: EditQuality
@@ -54,8 +54,9 @@ def quality_chart(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart | No
     return Chart(
         id="quality",
         title=_finding(models),
-        subtitle=f"Edit quality, rated by a judge on first edits, against usable trips by {metric}. "
-        f"Up and to the right is better. No model beats those on the line in both.{missing}",
+        subtitle="Edit quality, as a judge (a vision-language model) rates first edits, against usable "
+        f"trips by {metric}. Up and to the right is better: no model both edits better and lasts "
+        f"longer than those on the line.{missing}",
         figure=_figure(models, filters.suite.trips),
         table=_table(models),
         about=f"{filters.suite}, by {metric}",

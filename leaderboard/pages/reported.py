@@ -1,7 +1,8 @@
 """Charts of numbers that others published, on each metric's own scale.
 
 The numbers are SSIM, PSNR or CLIP similarity of other images and edits. They cannot be converted
-to retention, which is calibrated on our images, so they are never ranked or mixed with ours.
+to retention, the share kept, which is calibrated on our images. So they are never ranked or mixed
+with our numbers.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ from leaderboard.pages.model_page import RunResults
 from leaderboard.text import skeleton
 
 ELSEWHERE = "published elsewhere"
-#: Published curves shown at first with a model's own curve, and curves that the legend can add.
+#: The number of published curves shown at first beside a model's own curve, and of further curves
+#: that the legend can add.
 LINES, MORE_LINES = 4, 4
 OPEN_MARKERS = ("circle-open", "square-open", "diamond-open", "triangle-up-open")
-#: The metric of the first chart; the others follow in the usual order.
+#: The metric of the first chart; the charts of other metrics follow in display order.
 FIRST_METRIC = "ssim"
 #: Help for reading a metric's own scale.
 SCALES = {
     "ssim": "1 means an identical image. A blank card of one colour scores about "
     f"{published_figures.BLANK_SSIM:g}.",
-    "psnr": "3 dB less means twice the error. Computed from the mean squared error over the cases.",
+    "psnr": "3 dB less means twice the mean squared error. That error is averaged over the cases.",
     "clip": "1 means an image with the same content.",
 }
 #: Known faults of a source that its numbers do not reveal.
@@ -77,7 +79,7 @@ class ReportedLine:
 
     @property
     def number_of_cases(self) -> str:
-        """ "66", or "56–57" if it differs by trip; "–" if it is unknown."""
+        """The number of cases: "66", or "56–57" if it differs by trip; "–" if it is unknown."""
         if not self.cases:
             return "–"
         low, high = min(self.cases.values()), max(self.cases.values())
@@ -85,7 +87,7 @@ class ReportedLine:
 
     @property
     def with_cases(self) -> str:
-        """ "Nano Banana (66 cases)"."""
+        """The model with its cases: "Nano Banana (66 cases)"."""
         if not self.cases:
             return self.model
         noun = "case" if self.number_of_cases == "1" else "cases"
@@ -156,7 +158,7 @@ def _report(number: int, source: str, figures: Sequence[PublishedFigure]) -> Rep
 
 
 def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) -> Chart:
-    """Return the curves of a metric. The title states their range and names no model."""
+    """Return a chart of a metric's curves. The title states their range and names no model."""
     numbers = sorted({number for line in lines for number in line.values})
     first, last = numbers[0], numbers[-1]
     label = formatting.metric_label(metric)
@@ -178,7 +180,7 @@ def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) ->
             ),
         },
         table=Table(
-            # Short column heads, so that the table fits next to its chart.
+            # The column heads are short, so that the table fits next to its chart.
             ["Model", "Cases", *(f"{n}" if n in columns[1:] else f"After {n}" for n in columns)],
             [
                 [
@@ -196,7 +198,7 @@ def _chart(key: str, source: str, metric: str, lines: Sequence[ReportedLine]) ->
 
 
 def _range(lines: Sequence[ReportedLine], number: int, metric: str) -> str:
-    """ "0.72 to 0.84"; a single value if all are the same."""
+    """Return the range of the values at a trip: "0.72 to 0.84"; one value if all are equal."""
     digits = metric_class(metric).digits - (metric != "psnr") if metric in METRICS else 2
     values = [line.values[number] for line in lines if number in line.values]
     low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))
@@ -223,10 +225,10 @@ def _reported_trace(line: ReportedLine, index: int, metric: str) -> Figure:
 
 
 def published_chart(results: RunResults) -> Chart | None:
-    """Compare the model's values with published values; None if nothing is published.
+    """Return a chart of the model's and of published values; None if nothing is published.
 
-    The chart is by the chosen metric. No one else publishes our headline metric: if that is
-    chosen, the chart is by the first metric with published values.
+    The chart is by the chosen metric. No one else publishes our headline metric: if the headline
+    is chosen, the chart is by the first metric with published values.
     """
     if results.run.suite.published_elsewhere:  # this suite shows the published values already
         return None
@@ -252,8 +254,8 @@ def published_chart(results: RunResults) -> Chart | None:
         id="published",
         title=f"{label} after each round trip, here and as published by others",
         subtitle="On the metric’s own scale. Dotted lines with open marks were published elsewhere, "
-        "for other images and other edits. They are context: not our measurements, and never "
-        "ranked.",
+        "for other images and other edits. They only give context: they are not our measurements, "
+        "and are never ranked.",
         figure={
             "data": traces,
             "layout": layout(
@@ -266,7 +268,7 @@ def published_chart(results: RunResults) -> Chart | None:
 
 
 def _published_lines(values: Sequence[PublishedFigure], model: str) -> list[ReportedLine]:
-    """Return the lines of a metric; those of `model` first, then the longest."""
+    """Return the lines of a metric: first those of `model`, then those with the most trips."""
     same = skeleton(model)
     lines = sorted(
         group_lines(values),

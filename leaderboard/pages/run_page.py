@@ -24,7 +24,7 @@ from leaderboard.models.runs import ACTIVE_STATES, RunState
 from leaderboard.models.suites import Category
 from leaderboard.operation import scoring_packages
 
-#: Period over which the rate is measured, and seconds for which a worker count is reused.
+#: Period over which the speed is measured, and seconds for which a count of workers is reused.
 WINDOW = timedelta(minutes=2)
 WORKERS_SECONDS = 5.0
 
@@ -97,7 +97,7 @@ def _rate(run: Run) -> float | None:
 
 
 def _position(run: Run) -> int:
-    """Return the run's place among the queued runs, from 1."""
+    """Return the run's place in the queue, from 1."""
     queued = Run.objects.filter(state=RunState.QUEUED)
     return queued.filter(created_at__lt=run.created_at).count() + 1
 
@@ -120,10 +120,10 @@ NOW = {
 }
 NEXT = {
     RunState.QUEUED: "Then all cases are played, trip by trip, and scored.",
-    RunState.PLAYING: "Each chain is scored as soon as it is played. The numbers appear here when all are "
-    "scored.",
+    RunState.PLAYING: "Each chain is scored as soon as it is played. The numbers appear here when all "
+    "chains are scored.",
     RunState.SCORING: "When the last restored image is scored, half-life and ranks are computed.",
-    RunState.FAILED: "An administrator decides whether it resumes where it stopped.",
+    RunState.FAILED: "An administrator decides whether the run resumes where it stopped.",
 }
 
 
@@ -133,7 +133,7 @@ def live(run: Run) -> dict[str, Any]:
     return {
         "state": current["state"],
         "ended": current["ended"],
-        # Edits are most of the work, scoring the rest.
+        # The share of the work that is done: edits count most, scoring the remainder.
         "done": round(_share_done(run), 4),
         "lines": _lines(run, current),
         **curve_so_far(run),
@@ -149,7 +149,7 @@ def _share_done(run: Run) -> float:
             1.0, run.progress.trips_scored / max(1, min(trips, run.progress.edits_done // 2))
         )
     made = run.progress.edits_done / edits if edits else 0.0
-    if run.stop_after:  # chains that stop early leave such edits too
+    if run.stop_after:  # chains that stop early also leave edits that are never made
         made = max(made, run.progress.chains_done / max(1, run.progress.chains_total))
     scored = run.progress.trips_scored / trips if trips else 0.0
     return min(1.0, 0.9 * made + 0.1 * scored)
@@ -190,19 +190,21 @@ def what_next(run: Run) -> str:
     """Describe the next step in a sentence; empty if there is none."""
     if run.state == RunState.PAUSED:
         if run.resume_at:
-            return f"It resumes by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
+            return (
+                f"The run resumes by itself at {run.resume_at:%H:%M} UTC on {run.resume_at:%d %B}."
+            )
         return (
             "An administrator is notified. The run continues where it stopped when they resume it."
         )
     if run.state == RunState.FINISHED and not run.published:
-        return "It is not public yet: a person reviews it first."
+        return "The run is not public yet: a person reviews it first."
     return NEXT.get(RunState(run.state), "")
 
 
 def _workers_words(counts: dict[str, int | None]) -> str:
-    """Return "2 editing, 1 scoring", or the reason why nothing happens."""
+    """Return the workers, such as "2 editing, 1 scoring", or the reason why nothing happens."""
     if any(count is None for count in counts.values()):
-        return "the queue does not answer; the run is safe and continues when it does"
+        return "the queue does not answer; the run is safe and continues when the queue answers"
     names = {"edits": "editing", "gpu": "scoring"}
     words = [f"{count} {names.get(queue, queue)}" for queue, count in counts.items()]
     if not any(counts.values()):
@@ -211,9 +213,9 @@ def _workers_words(counts: dict[str, int | None]) -> str:
 
 
 def curve_so_far(run: Run) -> dict[str, Any]:
-    """Return the mean retention of the trips scored so far, cached by their number.
+    """Return the mean retention of the trips scored so far, cached until more trips are scored.
 
-    This plain mean is for watching a run. The board uses standings, which weight the cases.
+    This plain mean is only for watching a run. The board weights the cases.
     """
     name = next(iter(run.scored_metrics), None)
     if name is None or not run.progress.trips_scored or run.state == RunState.FINISHED:
@@ -232,7 +234,7 @@ def curve_so_far(run: Run) -> dict[str, Any]:
 
 
 def _mean_retention(run: Run, name: str) -> list[tuple[float, int]]:
-    """Return the mean retention and the number of chains, per trip."""
+    """Return the mean retention and the number of scored chains of each trip."""
     pinned = run.metrics[name]
     metric = MetricVersion.objects.filter(
         name=name, version=pinned["version"], weights_sha256=pinned.get("weights_sha256") or ""
@@ -279,7 +281,7 @@ def compared_orders(run: Run) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str, int], dict[int, list[float]]] = defaultdict(dict)
     images: dict[tuple[str, str, int], set[str]] = defaultdict(set)
     for row in run.orders:
-        key = (row["pair"], row["against"], row["standing"])  # the number of edits not undone
+        key = (row["pair"], row["against"], row["standing"])  # "standing": edits not undone yet
         groups[key].setdefault(row["edits"], []).append(255 * row["distance"])
         images[key].add(row["image"])
     return [
@@ -303,10 +305,10 @@ def _edits_made(edits_in_place: int) -> str:
 
 
 def restoration_matrix(chains: Sequence[Chain], metric: str) -> dict[str, Any] | None:
-    """Return the final retention by scene and degradation, mean over repeats.
+    """Return the final retention by scene and degradation, averaged over repeats.
 
-    Scenes are rows and degradations columns; a cell is a retention, a shade and a case. Returns
-    None if a chain is not a restoration.
+    Scenes are rows, degradations are columns, and a cell is a retention, a shade and a case.
+    Returns None if any chain is not of the category "restoration".
     """
     if not chains or any(chain.case.category != Category.RESTORATION for chain in chains):
         return None
@@ -337,10 +339,10 @@ def restoration_matrix(chains: Sequence[Chain], metric: str) -> dict[str, Any] |
 
 
 def audits(run: Run) -> list[Audit]:
-    """Return the audits of a finished run with their images.
+    """Return the audits (extra requests that test for cheating) of a run, with their images.
 
-    Returns no audits for an unfinished run, whose audit plan is secret, or for a sealed suite,
-    which shows only numbers.
+    Returns none for an unfinished run, because the plan of its audits is secret, and none for a
+    sealed suite, because the images are secret.
     """
     if run.state != RunState.FINISHED or run.suite.sealed:
         return []

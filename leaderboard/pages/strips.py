@@ -1,7 +1,8 @@
 """Strips: the images of a chain trip by trip, with their scores.
 
-A strip shows X0, Y1, X1, Y2, X2, ... with the scores under each image.
-The numbers are read from `Chain.results`.
+A chain is all round trips of one case. Its strip shows the source X0, then the edited image Yn and
+the restored image Xn of each trip n, with the scores below each image. The scores are read from
+`Chain.results`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from leaderboard.models import Case, Chain, StoredImage, Trip, TripStep
 from leaderboard.models.runs import ChainState, Outcome
 from leaderboard.text import plain_text
 
-#: Longer side of a thumbnail in strips, in CSS pixels; the image files are twice as large.
+#: Longer side of a thumbnail in strips, in CSS pixels; the image files have twice as many pixels.
 SHOWN_SIDE = 128
-#: Most restored images in a short strip.
+#: The maximum number of restored images in a short strip.
 SHORT = 5
-#: Characters shown of a model's reasoning on an edit.
+#: The maximum number of characters shown of a model's reasoning on an edit.
 MAX_REASONING = 1200
-#: Qualities at which a source is served as JPEG.
+#: The qualities at which the site serves a source as JPEG.
 JPEG_QUALITIES = range(1, 96)
 
 
@@ -43,7 +44,7 @@ class Jpeg:
 
     @property
     def quality(self) -> int:
-        """Nearest quality that can be shown."""
+        """The nearest quality that the site serves."""
         return min(max(round(self.equivalent), JPEG_QUALITIES[0]), JPEG_QUALITIES[-1])
 
     @property
@@ -66,7 +67,10 @@ class Jpeg:
         return f"{saved}: the same loss"
 
 
-#: A statement of a witness on an image, and whether it is favourable.
+#: Words of a witness on whether an edit was made.
+MADE = ("edit made", "edit not made")
+#: A statement of a witness (an automatic check, such as a detector) on an image, and whether the
+#: statement is good news.
 Statement: TypeAlias = tuple[str, bool]
 
 
@@ -82,7 +86,7 @@ class Frame:
     jpeg: Jpeg | None
     #: All steps as (name, letter, prompt); empty for a plain round trip.
     prompts: Sequence[tuple[str, str, str]] = ()
-    #: Answers of the steps between the first and the last.
+    #: The steps between the first and the last, with the model's images.
     between: Sequence[TripStep] = ()
 
     @property
@@ -97,14 +101,14 @@ class Frame:
                 "image": answers.get(place),
                 "seen": rows[place - 1].get("seen"),
                 "counted": _counted(rows[place - 1]),
-                "made": self._statements("made", ("yes", "no"), place),
+                "made": self._statements("made", MADE, place),
             }
             for place, (_, letter, prompt) in enumerate(self.prompts[:-1], start=1)
         ]
 
     @property
     def counted(self) -> str:
-        """Count of things still detected after the last step."""
+        """The detector's count after the last step, in words."""
         return _counted(self.trip.steps[-1]) if self.trip.steps else ""
 
     @property
@@ -128,7 +132,7 @@ class Frame:
 
     @property
     def window(self) -> str:
-        """The deciding window as "left top right bottom", for the viewer."""
+        """The window that lost most as "left top right bottom", for the viewer."""
         return " ".join(f"{share:g}" for share in self.trip.window or ())
 
     @property
@@ -145,8 +149,8 @@ class Frame:
 
     @property
     def made(self) -> list[Statement]:
-        """Statements on the edit: "glasses: yes, by face parsing"."""
-        return self._statements("made", ("yes", "no"))
+        """Statements on the edit: "glasses: edit made, by face parsing"."""
+        return self._statements("made", MADE)
 
     @property
     def undone(self) -> list[Statement]:
@@ -184,7 +188,7 @@ class Frame:
 
     @property
     def reasoning(self) -> list[tuple[str, str]]:
-        """The model's reasoning as (edit, text), truncated."""
+        """The model's reasoning as (label of the image, text); the text is truncated."""
         named = [
             (f"Y{self.number}", self.trip.edited_notes),
             *((f"Trip {self.number}, step {step.place}", step.notes) for step in self.between),
@@ -199,7 +203,7 @@ class Frame:
 
     @property
     def notes(self) -> list[str]:
-        """Conversions applied to the answers, without duplicates."""
+        """Notes on how the model's answers were converted, without duplicates."""
         both = (self.trip.edited_notes, self.trip.restored_notes)
         converted = [str(note) for notes in both for note in notes.get("converted", ())]
         return list(dict.fromkeys(converted))
@@ -243,7 +247,7 @@ def frames(
 
 
 def jpeg(distance: float | None, ladder: Mapping[int, float]) -> Jpeg | None:
-    """Return the JPEG of equal loss; None if nothing was lost or measured."""
+    """Return the JPEG that loses as much; None if nothing was lost or measured."""
     quality = jpeg_equivalent(distance, ladder)
     if quality is None or distance == 0:
         return None
@@ -253,7 +257,7 @@ def jpeg(distance: float | None, ladder: Mapping[int, float]) -> Jpeg | None:
 def like_jpeg(quality: float | None) -> str:
     """Return a comparison such as "like one JPEG save at quality 8".
 
-    None and 0 mean that the loss is worse than that of every JPEG.
+    None and 0 mean that every JPEG loses less.
     """
     if quality is None or quality < 1:
         return "worse than one JPEG save at the lowest quality"
@@ -325,7 +329,8 @@ def verdict(chain: Chain, metric: str, trips: int) -> str:
         return f"{kept} of the image is kept {formatting.after_round_trips(trips)}."
     if cause == "stopped":
         return (
-            "It was stopped while this metric still showed more than half kept; its end is unknown."
+            "The chain was stopped while more than half of the image was kept by this metric, so "
+            "its end by this metric is unknown."
         )
     if cause in CROSSED:
         return f"{CROSSED[cause]} after {lasted}."
@@ -352,8 +357,8 @@ ENDED: dict[str, str] = {
     Outcome.REFUSED: "The model refused before the first restored image.",
     Outcome.BLANK: "The model answered with a blank image before the first restored image.",
     Outcome.FAILED: "No usable answer came before the first restored image.",
-    Outcome.LOST: "A fault on our side ended this chain before the first restored image; it does not "
-    "count.",
+    Outcome.LOST: "A fault on our side ended this chain before the first restored image. The chain "
+    "does not count.",
 }
 
 
@@ -363,7 +368,7 @@ class ShortStrip:
 
     chain: Chain
     edited: StoredImage | None
-    #: The trip, the restored image and its retention.
+    #: The number of each shown trip, the restored image and its retention.
     cells: Sequence[tuple[int, StoredImage | None, float | None]]
     verdict: str
 
@@ -372,7 +377,7 @@ class ShortStrip:
         return self.chain.case.image.stored
 
 
-#: Large columns of trips that short strips do not need.
+#: Large fields of `Trip` that short strips do not need.
 HEAVY = ("evidence", "change_measure")
 
 
@@ -397,8 +402,8 @@ def short_strips(
     """Return these chains as short strips.
 
     `metric` defaults to each chain's headline metric, and `numbers` to `short_numbers`. With
-    `every`, trips that were not played are included, so that strips line up. `played` saves
-    the query for the trips.
+    `every`, trips that were not played are included, so that strips line up. A given `played`, the
+    result of `played_trips`, saves a query.
     """
     numbers = numbers or short_numbers(trips)
     if played is None:

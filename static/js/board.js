@@ -10,7 +10,7 @@ filters?.addEventListener("change", ({ target }) => {
   if (pointer && target.matches("select")) filters.requestSubmit();
 });
 
-// "Back" may restore the form with a choice that does not match the table.
+// After "back", a browser may restore the form with a choice that does not match the table.
 window.addEventListener("pageshow", ({ persisted }) => { if (persisted) filters?.reset(); });
 
 // The button shows how many models it would compare.

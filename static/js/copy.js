@@ -1,4 +1,4 @@
-// Copies an address or a text with one click. Without a clipboard the link is followed.
+// Copies an address or a text with one click. If the browser has no clipboard, the link opens.
 for (const link of document.querySelectorAll("[data-copy]")) {
   link.hidden = false;
   link.addEventListener("click", async (event) => {

@@ -1,4 +1,4 @@
-// A link to a folded section opens it.
+// A link to a folded section unfolds the section.
 function reveal() {
   const target = document.getElementById(location.hash.slice(1));
   for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;

@@ -1,5 +1,6 @@
-// Polls an address for JSON until `show` returns false. The pause grows while answers stay the
-// same or the site does not answer; a hidden page does not poll.
+// Polls an address for JSON until `show` returns false. The pause between requests grows from `often`
+// to `seldom` milliseconds while answers stay the same or the site does not answer. A hidden page
+// does not poll.
 
 export function poll(address, show, { often, seldom, failed = () => {} }) {
   let pause = often;
@@ -8,7 +9,7 @@ export function poll(address, show, { often, seldom, failed = () => {} }) {
 
   async function ask() {
     try {
-      // The browser sends the last ETag along; an unchanged answer costs a 304.
+      // The browser sends the last ETag, so an unchanged answer is only a short 304.
       const answer = await fetch(address, { headers: { Accept: "application/json" } });
       if (!answer.ok) throw new Error(String(answer.status));
       const text = await answer.text();

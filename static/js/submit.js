@@ -1,4 +1,4 @@
-// Shows the exact request while the form is filled in.
+// Shows the exact request that an endpoint will get, while the form is filled in.
 const form = document.querySelector("form.submit");
 const shown = document.querySelector("#curl code");
 let waiting = 0;
@@ -20,7 +20,7 @@ form.addEventListener("input", (event) => {
   waiting = setTimeout(refresh, 400);
 });
 
-// Prevents a second click; the server also ignores a repeated form.
+// Prevents a second click. The server also ignores a form that is sent twice.
 form.addEventListener("submit", () => {
   const button = form.querySelector("button.primary");
   button.disabled = true;

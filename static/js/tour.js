@@ -18,7 +18,7 @@ if (tour) {
     controls.querySelector("[data-say]").textContent = `${now + 1} of ${stops.length}`;
     controls.querySelector("[data-do=back]").disabled = now === 0;
     controls.querySelector("[data-do=on]").disabled = now === stops.length - 1;
-    // Screen readers read a step chosen by hand; a playing tour would interrupt them.
+    // Screen readers read a stop only if it was chosen by hand: a playing tour would interrupt them.
     if (timer === null) tour.querySelector("[data-live]").textContent = stops[now].querySelector(".said").innerText;
   }
 

@@ -1,5 +1,5 @@
-// Shows one chain: a slider through the trips, wipe, flicker, difference, and zoom to the place that
-// lost most. The images, links and numbers are read from the strip below. Thumbnails are shown until
+// Shows one chain (all round trips of a case): a slider through the trips, wipe, flicker, difference,
+// and zoom to the place that lost most. The images, links and numbers are read from the strip below. Thumbnails are shown until
 // somebody uses the viewer; then the full-size copies are fetched.
 
 const FLICKER_MS = 400; // two changes in 0.8 s: too slow to cause seizures
@@ -63,7 +63,7 @@ function start() {
   }
   const lastWindow = () => trips.at(-1)?.window;
 
-  // Answers of any size are drawn at the size of the source, as they are scored.
+  // Images of any size are drawn at the size of the source: they are scored at that size.
   function paint(canvas, image, part) {
     const pen = canvas.getContext("2d");
     const across = image.naturalWidth / size.width;
@@ -92,7 +92,7 @@ function start() {
     const before = best(source);
     const shownNow = restoredOrEdited();
     const after = best(shownNow);
-    // Marks that no thumbnail is shown any more.
+    // `data-full` marks that the full-size images are shown instead of thumbnails.
     viewer.toggleAttribute("data-full", Boolean(awake && fetched(source.full) && fetched(shownNow.full)));
     main.classList.toggle("pixels", Boolean(part.zoomed));
     if (before && after) {
@@ -234,7 +234,7 @@ function start() {
     draw();
   }
 
-  // Keys work on the whole page except in fields, and can be turned off.
+  // Keys work on the whole page except in fields. A checkbox turns them off.
   const keys = { w: "wipe", f: "flicker", d: "difference", z: "zoom", e: "edited" };
   document.addEventListener("keydown", (event) => {
     if (!find("#keys").checked || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -270,7 +270,8 @@ function readTrip(figure) {
   };
 }
 
-// From black through red to yellow: each colour is lighter than the one before, so it works in grey too.
+// From black through red to yellow. Each colour is lighter than the one before, so the scale also works
+// in grey.
 const HEAT = heat([[0, 0, 4], [66, 10, 104], [147, 38, 103], [221, 81, 58], [252, 165, 10], [252, 255, 164]]);
 function heat(stops) {
   return Array.from({ length: 256 }, (_, level) => {

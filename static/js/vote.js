@@ -4,7 +4,7 @@
 const FLICKER_MS = 400; // as in the viewer: too slow to cause seizures
 const ZOOM = 3;
 const AHEAD = 2; // questions whose images are fetched in advance
-const TRIES = 4; // to send an answer; the pause between two doubles each time
+const TRIES = 4; // attempts to send an answer; each pause is twice as long as the one before
 
 const ballot = document.getElementById("ballot");
 const intro = document.getElementById("intro");
@@ -87,7 +87,7 @@ async function next() {
   for (const [side, frame] of Object.entries(frames)) {
     const image = images[side];
     if (!image) continue;
-    image.alt = { source: "The original", left: "Left copy", right: "Right copy" }[side];
+    image.alt = { source: "The original", left: "Left image", right: "Right image" }[side];
     image.draggable = false;
     const over = new Image();
     over.src = images.source.src;
@@ -112,7 +112,7 @@ async function next() {
   if (now === 0) ballot.querySelector("#asked").focus();
   since = performance.now();
   ballot.dataset.place = place;
-  // The longest wait for a question, for measurements.
+  // The longest wait for a question, which tests read.
   if (now > 0) ballot.dataset.waited = Math.max(Number(ballot.dataset.waited || 0), since - answered).toFixed(1);
   busy = false;
   fetchAhead(now + 1);
@@ -121,7 +121,7 @@ async function next() {
 async function send(body, tries = TRIES) {
   for (let wait = 300; tries > 0; tries -= 1, wait *= 2) {
     const answer = await post(session.answer, body).catch(() => null);
-    // 409: the vote arrived before, but the answer of the server was lost.
+    // 409: the vote arrived in an earlier attempt, but the server's answer was lost.
     if (answer && (answer.status === 200 || answer.status === 409)) return;
     if (answer && answer.status < 500) throw new Error(answer.content.detail);
     await new Promise((resolve) => { setTimeout(resolve, wait); });
@@ -196,7 +196,7 @@ for (const frame of Object.values(frames)) {
     zoomTo(within(frame, event));
   });
   frame.addEventListener("click", (event) => {
-    if (moved) return; // the finger moved the image and did not tap
+    if (moved) return; // the finger moved the image: no tap
     if (!shown.zoom) place = within(frame, event);
     toggle("zoom");
   });
@@ -209,7 +209,7 @@ for (const mode of ballot.querySelectorAll("[data-mode]")) {
   mode.addEventListener("click", () => toggle(mode.dataset.mode));
 }
 
-// Keys work on the whole page except in fields, and can be turned off.
+// Keys work on the whole page except in fields. A checkbox turns them off.
 const ARROWS = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
 document.addEventListener("keydown", (event) => {
   if (ballot.hidden || event.ctrlKey || event.metaKey || event.altKey || event.repeat && !ARROWS[event.key]) return;

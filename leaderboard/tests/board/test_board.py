@@ -349,9 +349,10 @@ def test_a_suite_without_intervals_is_called_too_narrow(client):
     run.standings.update(has_interval=False)
     run.editing_model.save()  # a new stamp
     html = page(client)
-    assert "This suite is too narrow to rank by" in html
+    assert "This suite has too few images or edits to rank models" in html
     assert (
-        "Submit a model</a>\n            " not in html.split("too narrow", 1)[1].split("</td>")[0]
+        "Submit a model</a>\n            "
+        not in html.split("too few images", 1)[1].split("</td>")[0]
     )
 
 

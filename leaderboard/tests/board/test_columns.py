@@ -141,7 +141,7 @@ def test_labels_name_the_threshold_and_have_few_words(client, suite):
     html = page(client, "?threshold=0.75")
     assert "Trips to slightly worn" in html
     assert "Semantic trips to slightly worn" in html
-    assert "Semantic half-life by ImageNet features" in page(client)
+    assert "The semantic half-life is by ImageNet features" in page(client)
     shown = [head.label for head in heads(BoardFilters(suite))]
     assert all(len(label.split()) <= 2 for label in shown), shown
 

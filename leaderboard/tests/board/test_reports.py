@@ -113,7 +113,7 @@ def test_the_models_page_shows_each_kind_of_ending_with_an_example(client, suite
     rebuild(run)
     refresh_ranks(suite)
     html = page(client, reverse("model", args=["m"]))
-    assert "How its chains end" in html
+    assert "How chains end" in html
     for words in ("The whole image lost quality", "The model refused", "The edit was not made"):
         assert words in html
     assert f"/runs/{run.pk}/cases/{first.case_id}/" in html

@@ -241,7 +241,7 @@ def test_a_models_thoughts_are_shown_below_the_strip_escaped_and_bounded(
     )
     one.steps.filter(place=2).update(notes={"reasoning": "x" * 5000})
     page = client.get(reverse("run_case", args=[run.pk, one.case_id])).content.decode()
-    assert "The model’s reasoning summary on trip 1" in page
+    assert "The model’s summary of its reasoning on trip 1" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; I flip it." in page
     assert "<script>alert" not in page
     assert "\u202e" not in page

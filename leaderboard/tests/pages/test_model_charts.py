@@ -141,5 +141,5 @@ def test_the_title_of_the_chart_of_all_metrics_uses_their_labels(client, board):
     text = page(client, "/models/gamma/")
     assert (
         "After 20 round trips, 45\u00a0% is kept by LPIPS, the most lenient metric, "
-        "and 0\u00a0% by the headline metric" in text
+        "and 0\u00a0% by Overall" in text
     )

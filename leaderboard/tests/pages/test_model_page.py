@@ -44,8 +44,8 @@ def test_a_played_model_shows_all_that_was_measured(client, played):
         "Damage over trips",
         "By every metric",
         "By kind of edit and kind of image",
-        "Where it fails first",
-        "Where it lasts longest",
+        "Where images fail first",
+        "Where images last longest",
         "Where chains end up",
         "How this was measured",
         "but not that it does",
@@ -70,18 +70,18 @@ def test_the_most_important_suite_with_results_is_shown_first_and_others_can_be_
     draft = make_suite("newest", importance=99)
     make_run(model, draft, state="playing", current=False, metrics=(), finished_at=None)
     page = page_of(client, model)
-    assert "Usable trips of 20" in page
+    assert "Usable trips (of 20)" in page
     chosen = page_of(client, model, "?suite=small-v1")
-    assert "Usable trips of 7" in chosen
+    assert "Usable trips (of 7)" in chosen
     assert str(small.pk) in chosen
-    assert "Usable trips of 20" in page_of(client, model, "?suite=nonsense&metric=nonsense")
+    assert "Usable trips (of 20)" in page_of(client, model, "?suite=nonsense&metric=nonsense")
 
 
 def test_another_metric_can_be_chosen(client):
     run = make_run("Model", make_suite(), metrics=("lpips", "ssim"), scopes=SCOPES)
-    assert "Usable trips of 20, LPIPS" in page_of(client, run.editing_model)
+    assert "Usable trips (of 20) by LPIPS" in page_of(client, run.editing_model)
     response = client.get(reverse("model", args=[run.editing_model.slug]) + "?metric=ssim")
-    assert "Usable trips of 20, SSIM" in response.content.decode()
+    assert "Usable trips (of 20) by SSIM" in response.content.decode()
     assert response["X-Robots-Tag"] == "noindex"
 
 
@@ -155,13 +155,13 @@ def regimes(**counts):
 def test_the_dynamics_read_as_a_sentence_with_the_final_retention():
     every = model_page.chain_dynamics(regimes(drifting=4))
     assert every["sentence"] == (
-        "In every chain the image drifts: the steps stay as large, always the same way. "
-        "In the end 41\u00a0% is kept."
+        "In every chain the image drifts: the trips change it as much as before, always in one "
+        "direction. After the last trip, 41\u00a0% of the image is kept."
     )
     most = model_page.chain_dynamics(regimes(contracting=3, wandering=1, undetermined=9))
     assert most["sentence"].startswith("In 3 of 13 chains the image settles: each trip")
     unknown = model_page.chain_dynamics(regimes(undetermined=9))
-    assert unknown["sentence"].startswith("Where the chains end up is unclear")
+    assert unknown["sentence"].startswith("Where chains end up is unclear")
     still = {"dynamics": {"chains": 2, "regimes": {"idempotent": 2}, "contraction": 0.0}}
     assert model_page.chain_dynamics(still)["sentence"].startswith("Nothing changes")
     assert model_page.chain_dynamics({}) is None
@@ -170,7 +170,7 @@ def test_the_dynamics_read_as_a_sentence_with_the_final_retention():
 
 def test_repeated_cases_separate_luck_from_the_choice_of_cases():
     details = {"repeats": {"rerun": 0.42, "case": 3.1, "repeats": 3}}
-    assert "varies by 0.4 trips" in model_page.repeats_sentence(details)
+    assert "its usable trips vary by 0.4" in model_page.repeats_sentence(details)
     assert model_page.repeats_sentence({"repeats": None}) == ""
     assert model_page.repeats_sentence({}) == ""
 
@@ -224,7 +224,7 @@ def test_submissions_are_counted_in_every_state(suite, client):
     Run.objects.filter(pk=run.pk).update(published=True)
     page = client.get(one.get_absolute_url()).content.decode()
     assert "1 run of this model" in page
-    assert "2 submissions of it, 3 at its address" in page
+    assert "2 submissions of this model, 3 at its address" in page
 
 
 def test_models_without_address_or_organisation_share_none(suite):
@@ -265,10 +265,10 @@ def test_the_models_page_compares_open_with_sealed_for_everyone(client, half_lif
     make_run(model, make_suite("open"), half_life)
     make_run(model, make_suite("shut", sealed=True), 5.0)
     page = client.get(model.get_absolute_url()).content.decode()
-    assert "Open against sealed" in page
+    assert "Open and sealed suite" in page
     low, high = (f"{share:.0%}".replace("%", "\u00a0%") for share in interval(half_life, 5.0))
     assert f"({low} to {high})".replace("-", "\u2212") in page
-    assert ("the model may know the open suite" in page) is known
+    assert ("the model may have seen the open suite before" in page) is known
 
 
 def interval(opened: float, shut: float) -> tuple[float, float]:

@@ -165,7 +165,7 @@ def test_the_viewer_frames_and_describes_the_deciding_window(client, run):
     assert "most lost: objects" in page
 
 
-# The JPEG of equal loss
+# The JPEG that loses as much
 
 
 def test_the_jpeg_is_the_source_saved_at_that_quality(client, run):
@@ -235,7 +235,7 @@ def test_a_frame_reports_what_each_witness_saw():
     said = {"witness": "parsing", "thing": "glasses", "gates": True}
     trip = Trip(number=1, evidence=[{**said, "made": True, "undone": False}])
     frame = strips.Frame(trip, 0.9, "", None)
-    assert frame.made == [("glasses: yes, by face parsing", True)]
+    assert frame.made == [("glasses: edit made, by face parsing", True)]
     assert frame.undone == [("glasses: not undone, by face parsing", False)]
     silent = strips.Frame(
         Trip(number=1, evidence=[{**said, "made": None, "undone": None}]), 1, "", None
@@ -244,4 +244,6 @@ def test_a_frame_reports_what_each_witness_saw():
     forgotten = Trip(
         number=1, evidence=[{**said, "witness": "crystal", "made": False, "undone": None}]
     )
-    assert strips.Frame(forgotten, 1, "", None).made == [("glasses: no, by crystal", False)]
+    assert strips.Frame(forgotten, 1, "", None).made == [
+        ("glasses: edit not made, by crystal", False)
+    ]

@@ -72,7 +72,7 @@ def test_hosts_of_the_same_weights_are_joined(client, suite):
     (group,) = same_weights(points(rows(suite), COSTS["edit"]))
     assert {p.name for p in group} == {"Good (Host A)", "Good (Host B)"}
     page = client.get("/value/").content.decode()
-    assert page.count("same weights:") == 2
+    assert page.count("same weights from other providers:") == 2
 
 
 @pytest.mark.parametrize("by", ["", "edit", "usable", "median", "p95", "nonsense"])

@@ -52,7 +52,7 @@ def test_a_judges_answer_is_stored_shown_and_paid_for_once(client, judged):
     page = client.get(reverse("model", args=[run.editing_model.slug])).content.decode()
     assert "The judge" in page
     # Without votes the judge's ratings are not shown yet.
-    assert "the judge’s agreement with people is not measured yet" in page
+    assert "its agreement with people is not measured yet" in page
     assert 'data-label="Edit quality"' not in client.get("/").content.decode()
     assert f"chose the first one in {percent(1.0)}" in page
     assert KEY not in page
@@ -132,7 +132,7 @@ def test_the_page_of_an_unjudged_model_states_the_cost_of_judging(client, judged
     plain = play("noise", factories.tiny_suite(trips=2), name="Plain")
     page = client.get(reverse("model", args=[plain.editing_model.slug])).content.decode()
     calls = max_calls(plain.progress.chains_total, 2)
-    assert f"Judging it takes up to {calls:,} calls and" in page  # no price is known yet
+    assert f"a judge model would need up to {calls:,} calls and" in page  # no price is known yet
     judge = {"run": plain, "question": "trip", "version": "other", "outcome": "answered"}
     for number in range(4):
         JudgeAnswer.objects.create(**judge, key=str(number), cost=0.5, seconds=2.0)

@@ -160,7 +160,7 @@ def test_disagreements_of_people_and_the_headline_link_to_the_images(client, boa
         )
     counting.count()
     page = client.get("/agreement/").content.decode()
-    assert "Where people and the headline differ most" in page
+    assert "Where people and the headline metric differ most" in page
     assert f"{first.chain.get_absolute_url()}#trip-{first.number}" in page
     assert f"{second.chain.get_absolute_url()}#trip-{second.number}" in page
     # What is withdrawn is gone from here as from everywhere.
