@@ -170,7 +170,7 @@ def standings(
     metric: str = Query("", max_length=20),
     threshold: float = Query(DEFAULT_THRESHOLD, description=ONE_OF),
 ) -> Any:
-    """List the run's standings (half-life, usable trips, curve) on all cases and on parts of them."""
+    """List the run's standings (half-life, usable trips, curve) on all cases and parts of them."""
     rows = Standing.objects.filter(run=_run(run_id), threshold=threshold).select_related("metric")
     if metric:
         rows = rows.filter(metric__name=metric)

@@ -154,7 +154,7 @@ class CaseOut(Schema):
     backward: str
     steps: list[list[list[str]]] = Field(
         description="One list for each trip; after the last list, the first is used again. Each "
-        "step is [name, letter, prompt]. Empty if every trip has only a forward and a backward edit."
+        "step is [name, letter, prompt]. Empty if every trip is one forward and one backward edit."
     )
     licence: str = Field(alias="image.licence")
     attribution: str = Field(alias="image.attribution")
@@ -187,18 +187,18 @@ class RunOut(Schema):
     )
     marks_kept: float | None = Field(
         alias="review.marks_kept",
-        description="Audits (extra requests that test for cheating) paint a mark on an edited image "
-        "before the model undoes the edit. Median share of the mark that the model kept.",
+        description="Audits (extra requests that test for cheating) paint a mark on an edited "
+        "image before the model undoes the edit. Median share of the mark that the model kept.",
     )
     loss_under_audit: float | None = Field(
         alias="review.loss_under_audit",
-        description="Median extra loss if an audit alters an edited image slightly before the model "
-        "undoes the edit.",
+        description="Median extra loss if an audit alters an edited image slightly before the "
+        "model undoes the edit.",
     )
     cold_gap: float | None = Field(
         alias="review.cold_gap",
-        description="Before any trip, an audit draws an object into the source, which the model must "
-        "remove. Median LPIPS loss of this one edit, minus the chain's loss after three trips.",
+        description="Before any trip, an audit draws an object into the source; the model must "
+        "remove it. Median LPIPS loss of this one edit, minus the chain's loss after three trips.",
     )
     changed_elsewhere: float | None = Field(
         alias="review.changed_elsewhere",
@@ -207,7 +207,7 @@ class RunOut(Schema):
     )
     held_because: list[str] = Field(
         alias="review.flag_texts",
-        description="Why the run is not ranked, until a reviewer clears it.",
+        description="Why the run is not ranked unless a reviewer decides otherwise.",
     )
     decision: str = Field(
         alias="review.decision", description="The reviewer's decision and reason."
@@ -215,8 +215,8 @@ class RunOut(Schema):
     edits_done: int = Field(alias="progress.edits_done")
     edits_total: int = Field(alias="progress.edits_total")
     stop_after: int = Field(
-        description="A chain stops this many trips after its result is known. 0: every chain plays all "
-        "trips."
+        description="A chain stops this many trips after its result is known. 0: every chain "
+        "plays all trips."
     )
     edits_saved: int = Field(
         alias="progress.edits_saved",
@@ -359,8 +359,8 @@ class ExperimentResultOut(Schema):
     runs: dict[str, int] = Field(description="The id of each arm's run, by the name of the arm.")
     metrics: dict[str, Any] = Field(
         alias="results",
-        description="For each metric: effects with intervals, a rank test, sensitivity by category, "
-        "and the spread between repeats.",
+        description="For each metric: effects with intervals, a rank test, sensitivity by "
+        "category, and the spread between repeats.",
     )
 
     @staticmethod

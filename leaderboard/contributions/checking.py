@@ -99,7 +99,7 @@ def check(contribution_id: int) -> None:
             return
         _refuse(
             contribution,
-            "an error on our side prevented the check; it is recorded, please write to us",
+            "an error on our side prevented the check. The error is recorded; please write to us",
         )
     default_storage.delete(contribution.file_name)
 
@@ -251,7 +251,7 @@ def _suite_of(bundle: Bundle) -> Suite:
         raise BundleError(f"the chain {incomplete[0]} is not complete: play the chain to its end")
     if document.run.earlier_secrets:
         raise BundleError(
-            "parts were played again with another secret: play the whole suite in one run"
+            "parts were played again with another run secret: play the whole suite in one run"
         )
     if run := imported_run(bundle) or Run.objects.filter(secret=document.run.secret).first():
         shown = run.published and not run.suite.sealed
@@ -349,6 +349,6 @@ def _model_of(contribution: ContributedRun) -> EditingModel:
         access=EditingModel.Access.ELSEWHERE,
         paper_url=contribution.paper_url,
         code_url=contribution.code_url,
-        notes="Contributed as a bundle of a run that was played elsewhere; it cannot be "
-        "played here.",
+        notes="Contributed as a bundle of a run that was played elsewhere. The model cannot "
+        "be played here.",
     )

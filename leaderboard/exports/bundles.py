@@ -74,8 +74,8 @@ class DatabaseSource:
             raise BundleError(f"run {run.pk} is {run.get_state_display().lower()}, not finished")
         if run.suite.sealed:
             raise BundleError(
-                f"run {run.pk} played a sealed suite, whose cases are secret: only the run's results "
-                "are public"
+                f"run {run.pk} played a sealed suite, whose cases are secret: only the run's "
+                "results are public"
             )
         if run.suite.definition is None:
             raise BundleError(

@@ -31,7 +31,7 @@ RELATIONSHIPS = {
 
 
 def standings_of(run: Run) -> dict[str, Standing]:
-    """Return the run's standings on all cases by metric, in order: the headline is first."""
+    """Return the run's standings on all cases by metric, the headline metric (Overall) first."""
     rows = run.standings.filter(scope="all", threshold=DEFAULT_THRESHOLD).select_related("metric")
     by_metric = {row.metric.name: row for row in rows}
     return {name: by_metric[name] for name in in_order(by_metric)}
@@ -140,7 +140,7 @@ def _result(run: Run, standing: Standing) -> dict[str, Any]:
         },
         "metric_config": {
             "evaluation_description": "Round trips of an edit and its inverse until less than "
-            f"{standing.threshold:.0%} of the image is left, measured by {label}; the mean over cases.",
+            f"{standing.threshold:.0%} of the image is left, measured by {label}; mean over cases.",
             "lower_is_better": False,
             "score_type": "continuous",
             "min_score": 0,

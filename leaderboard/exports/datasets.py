@@ -30,19 +30,20 @@ Written on {date} from {runs} public runs of {suites}.
   models after the same trip.
 - `votes.jsonl`: {votes:,} lines. Each is the vote of a person who did not know the models, in the
   API's format. On a `pair` the `answer` is `first`, `second` or `cannot say`; on one restored image
-  it is `yes` or `no` (still usable). Each image has its model, its retention by metric (`retention`)
-  and the verdicts of witnesses, which are automatic checks of the edit (`evidence`). `voter` is a
-  hash, and `weight` is the weight of this voter. Leave votes out of fits if their `role` is `gold`
-  (the answer was known) or `repeat` (the question was asked again).
+  it is `yes` or `no` (still usable). Each image has its model, its retention by metric
+  (`retention`) and the verdicts of witnesses, which are automatic checks of the edit (`evidence`).
+  `voter` is a hash, and `weight` is the weight of this voter. Leave votes out of fits if their
+  `role` is `gold` (the answer was known) or `repeat` (the question was asked again).
 - `images/`: named by the SHA-256 of their bytes. Sources are exactly as used, restored images
   exactly as the models returned them.
 
 Licences. Each line names the licence and attribution of its source image. A degraded image is
-derived from its source, under the same licence. The terms of the model named in the line may demand more.
+derived from its source, under the same licence. The terms of the model named in the line may demand
+more.
 
 Provenance. Each line names the run, the model, how the run was played, its secret, the suite and
-the suite's content hash. Metric versions are in `runs.json`. Preferences in `preferences.jsonl` come
-from metrics, votes in `votes.jsonl` from people.
+the suite's content hash. Metric versions are in `runs.json`. Preferences in `preferences.jsonl`
+come from metrics, votes in `votes.jsonl` from people.
 """
 
 

@@ -136,7 +136,7 @@ def count() -> PeopleReport:
 
 @dataclass(frozen=True)
 class Table:
-    """Ordinary votes (no checks of the voter) of one kind, with the images voted on.
+    """Votes of one kind with the images voted on, without the votes that only check the voter.
 
     `ballots` has the same votes as arrays.
     """
@@ -349,7 +349,7 @@ def _threshold(
 ) -> dict[str, Any]:
     """Return the retention at which half of the people call an image unusable.
 
-    `curve` has the share of people who call it usable, by retention.
+    `curve` has the share of people who call an image usable, by retention.
     """
     retentions = np.array([image.kept.get(name, math.nan) for image in images], dtype=float)
     threshold = unusable_threshold(retentions, ballots, weights)
@@ -373,7 +373,7 @@ def _half_points(
 
 
 def _votes_with_terms(table: Table, weights: Floats) -> VotesWithTerms:
-    """Return the votes on images scored by the headline, with the terms of its parts."""
+    """Return the votes on images scored by the headline metric, with `_terms` of each image."""
     shown = [image for both in table.images for image in both if image]
     by_image = {image.trip: _terms(image) for image in shown if HEADLINE in image.kept}
     scored = np.array(

@@ -41,7 +41,7 @@ ENOUGH = 5
 #: Weights of comparing two trips of one model, and of comparing with a reference editor;
 #: comparing two models after the same trip has weight 1.
 OWN_TRIPS, REFERENCE = 0.5, 0.5
-#: Growth of the log-odds that people prefer an image, per difference in headline retention.
+#: Log-odds that people prefer one image to another, per unit of difference in headline retention.
 STEEPNESS = 6.0
 #: Everyone calls an image clean at a retention of CLEAN or more, and ruined at RUINED or less.
 CLEAN, RUINED = 0.9, 0.1
@@ -95,7 +95,7 @@ def choose(suite: Suite) -> list[Question]:
 
 
 def _candidates(suite: Suite, counts: VoteCounts) -> list[VotedImage]:
-    """Return restored images of the cases with the fewest votes, after the trips that pages show."""
+    """Return restored images of the cases with the fewest votes, after the trips shown on pages."""
     cases = sorted(suite.cases.values_list("pk", flat=True), key=lambda pk: (counts.case[pk], pk))
     runs = votable_runs().filter(suite=suite, current=True)
     chains = Chain.objects.filter(run__in=runs, case__in=cases[:MAX_CASES], repeat=0)
@@ -195,7 +195,7 @@ def _repeat_factor(answered: int) -> float:
 
 
 def _gold(candidates: Sequence[VotedImage]) -> list[Question]:
-    """Return gold questions: the answer is obvious, as for a clean image against a ruined one."""
+    """Return gold questions, whose answer is obvious, such as a clean against a ruined image."""
     random = np.random.default_rng(len(candidates))
     by_case: dict[int, tuple[list[VotedImage], list[VotedImage]]] = defaultdict(lambda: ([], []))
     for candidate in candidates:

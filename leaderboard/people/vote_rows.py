@@ -145,9 +145,10 @@ def counted_votes() -> list[CountedVote]:
 
 
 def checks(votes: Iterable[CountedVote]) -> dict[int, Checks]:
-    """Count each voter's gold questions and repeats, and the right and the equal answers.
+    """Count each voter's answers to gold questions and repeats, and how many passed.
 
-    Gold questions have a known answer. A repeat is an earlier question of the session again.
+    A gold question has a known answer. A repeat asks an earlier question of the session again and
+    is passed by the same answer.
     """
     by_voter: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     ordinary: dict[tuple[str, int], int] = {}
@@ -219,11 +220,11 @@ class VoteOut(Schema):
     known_answer: str = Field(
         alias="question.gold", description="The answer of a gold question, or empty."
     )
-    voter: str = Field(description="The same for all votes of one person; a hash.")
+    voter: str = Field(description="A hash that is the same for all votes of one person.")
     weight: float = Field(
         alias="voter.weight", description="Weight of the voter's answers, from 0 to 1."
     )
-    session: str = Field(description="The same for all votes of one session; a hash.")
+    session: str = Field(description="A hash that is the same for all votes of one session.")
     place: int = Field(description="Position of the question in its session, from 0.")
     seconds: float | None
     looked: dict[str, Any] = Field(description="Use of zoom and flicker, width of the window.")

@@ -117,7 +117,7 @@ def what_next(submission: Submission, run: Run | None) -> str:
             )
             return f"{run.public_state}.{next_step}"
         if run.state == RunState.PAUSED and run.reason == "key_rejected":
-            return "Your endpoint rejected the key. Set a new one, and the run continues."
+            return "Your endpoint rejected the key. Set a new key, and the run continues."
         if run.state == RunState.PAUSED:
             return f"Paused: {run.reason_text} Finished trips are kept."
     return NEXT[Submission.State(submission.state)]
@@ -140,7 +140,7 @@ def estimate(submission: Submission) -> Estimate:
 
 
 #: Added to the cost if chains may be stopped early.
-FEWER = " Fewer if images wear out early: editing of an image stops soon after its result is known."
+FEWER = " Fewer if images wear out early: we stop editing an image soon after its result is known."
 
 
 def cost(submission: Submission) -> str:
@@ -182,7 +182,7 @@ def _usual_wait() -> str:
     times = reviewed.order_by("-reviewed_at").values_list("probed_at", "reviewed_at")[:REVIEWS]
     waits = [(end - begin).total_seconds() for begin, end in times if begin and end]
     if not waits:
-        return "A person reviews it, so we cannot promise a time."
+        return "A person reviews each submission, so we cannot promise a time."
     half, longest = duration(median(waits)), duration(max(waits))
     return (
         f"Of the last {formatting.count(len(waits), 'submission')}, half were reviewed within "
@@ -296,7 +296,8 @@ def _nearest_references(results: RunResults) -> str:
     )
     ends = [f"{name} ({usable:.1f})" for usable, name in filter(None, (worse, better))]
     if len(ends) == 2:
-        return f"The model lies between the reference editors {ends[0]} and {ends[1]}, by usable trips."
+        lower, upper = ends
+        return f"By usable trips, the model lies between the reference editors {lower} and {upper}."
     if not ends:
         return ""
     extreme = "at least as long as the best" if worse else "not as long as the weakest"

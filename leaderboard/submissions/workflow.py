@@ -139,10 +139,10 @@ def approve(
 
 
 def newest_run(submission: Submission) -> Run | None:
-    """Return the model's newest run on the submission's suite, without a query if prefetched.
+    """Return the model's newest run on the submission's suite.
 
-    Staff may run the model on other suites, including sealed suites (with secret cases). The
-    submitter must not see those runs.
+    If the runs are prefetched, this takes no query. Staff may run the model on other suites,
+    including sealed suites (with secret cases). The submitter must not see those runs.
     """
     model = submission.editing_model
     if model is None:
@@ -193,9 +193,8 @@ def test_again(submission: Submission) -> str:
 def correct(submission: Submission, form: ModelForm) -> str:
     """Store the endpoint of a valid form, and test it again."""
     # Move before saving: a reviewer may have decided while the new address was resolved.
-    submission.endpoint_url = form.cleaned_data[
-        "endpoint_url"
-    ]  # the daily limit counts tests of this host
+    # The daily limit counts tests of the new host.
+    submission.endpoint_url = form.cleaned_data["endpoint_url"]
     test_again(submission)
     form.save()
     return "Corrected. The endpoint is being tested again."

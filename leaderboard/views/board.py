@@ -125,7 +125,8 @@ def page(board_query: BoardQuery) -> dict[str, Any]:
 def reported(filters: BoardFilters) -> Report | None:
     """Return the newest report of results published elsewhere, or None.
 
-    It is shown only on a board without model filters, while no suite has a ranked model.
+    Returns None if filters on models are set, if the suite itself was published elsewhere, or if a
+    model is ranked on any suite.
     """
     if filters.has_model_filters or filters.suite.published_elsewhere:
         return None

@@ -233,7 +233,8 @@ def gain_chart(lines: Lines, metric: str, suite: Suite) -> Chart | None:
         id="plane",
         title=_gain_finding(shown, metric, name),
         subtitle="Each line starts at the source, at the left on the dotted line, and has a point "
-        "for each trip. Above the dotted line the metric rates restored images better than the source. "
+        "for each trip. Above the dotted line the metric rates restored images better than the "
+        "source. "
         "The line of a working metric falls.",
         figure=_gain_figure(shown, metric, unit),
         table=_gain_table(shown, metric, suite.trips),
@@ -318,7 +319,7 @@ def _gain_table(shown: Lines, metric: str, trips: int) -> Table:
 def selected_cell(
     lines: Lines, metrics: Sequence[str], trip: int, model: str, metric: str
 ) -> Cell | None:
-    """Return the requested cell, or the cell with the most images called better, as a share."""
+    """Return the requested cell, or the cell with the largest share of images called better."""
     if not lines or not metrics:
         return None
     cells = [
@@ -438,7 +439,7 @@ COLUMNS = (
 
 
 def table_rows(suite: Suite, lines: Lines) -> Iterator[list[Any]]:
-    """Yield a row for each model, metric, trip and image compared with."""
+    """Yield a row for each model, metric, trip and image that restored images are compared with."""
     for line in lines:
         for metric, numbers in line.numbers.items():
             for trip, both in numbers["trips"].items():

@@ -57,7 +57,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A choice unlike the board's, and Kendall's tau between its order and the board's order."""
+    """A choice other than the board's, and Kendall's tau between the orders under both choices."""
 
     choice: str
     tau: float | None

@@ -62,7 +62,7 @@ def favicon(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def robots(request: HttpRequest) -> HttpResponse:
-    """Allow crawlers all pages except private pages, and variants of pages by query."""
+    """Let crawlers read all pages except private pages and sorted or filtered variants."""
     lines = [
         "User-agent: *",
         "Disallow: /admin/",
@@ -111,7 +111,7 @@ def _sitemap_of(rows: QuerySet[Any], *, dated: bool = True) -> GenericSitemap:  
 
 
 def sitemaps() -> dict[str, Any]:
-    """Return the site maps by name; models and cases need a run on the board."""
+    """Return the site maps by name. Models and cases are listed if they have a run on the board."""
     played = Run.objects.on_the_board()
     models = EditingModel.objects.filter(pk__in=played.values("editing_model")).order_by("slug")
     suites = Suite.objects.frozen().defer("definition").order_by("slug", "version")

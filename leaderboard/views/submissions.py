@@ -143,7 +143,7 @@ def embargo(request: HttpRequest, token: str) -> HttpResponse:
 
 @require_safe
 def image(request: HttpRequest, token: str, variant: str, sha256: str) -> HttpResponseBase:
-    """Serve an image of the test or of an unpublished run; `token` is in either secret link."""
+    """Serve an image of the test or of an unpublished run; `token` is from either secret link."""
     submission = get_object_or_404(_submissions(), Q(token=token) | Q(embargo_token=token))
     is_shared_link = submission.token != token
     probe_images = [] if is_shared_link else [stored for _, stored in submission.probe_images]

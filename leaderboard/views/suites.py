@@ -171,7 +171,8 @@ def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
                 "change": changes.get(frozen.get("change", ""), "").partition(":")[0],
                 "reversibility": ways.get(frozen.get("reversibility", ""), ""),
                 "reversible": REVERSIBILITY.get(frozen.get("reversibility", ""), ""),
-                # True if curators changed the prompts later. Results were made with the old prompts.
+                # True if curators changed the prompts later. Results were made with the old
+                # prompts.
                 "changed": current is not None
                 and (current.forward, current.backward) != (case.forward, case.backward),
             },

@@ -30,7 +30,7 @@ from leaderboard.views.board import example_rows
 
 
 def constant_stamp() -> str:
-    """Return the stamp (the variable part of a cache key) of pages that only the code changes."""
+    """Return the stamp (part of the cache key) of pages that change only with the code."""
     return ""
 
 
@@ -287,12 +287,13 @@ def stops(shown: Example) -> list[Stop]:
         Stop(
             [before, (edited.image, "edited")],
             f"“{case.forward}”",
-            f"{name} is asked to change it.",
+            f"{name} is asked to change the image.",
         ),
         Stop(
             [before, (first.image, "undone")],
             f"“{case.backward}”",
-            f"{name} is asked to undo it. This is one round trip. {_kept(first.retention)}".rstrip(),
+            f"{name} is asked to undo the change. This is one round trip. "
+            f"{_kept(first.retention)}".rstrip(),
         ),
     ]
     tour_stops += [

@@ -1,6 +1,6 @@
 """The price page: price or time against usable trips, and the unbeaten models.
 
-A model is unbeaten if none that costs as little or less lasts as long.
+A model is unbeaten if no cheaper (or faster) model lasts as long.
 """
 
 from __future__ import annotations
@@ -209,8 +209,9 @@ def value_chart(points: Sequence[Point], cost: Cost, filters: BoardFilters, left
         id="value",
         title=finding(points, cost),
         subtitle=f"{cost.label} against usable trips by {formatting.metric_label(filters.metric)}. "
-        f"Up and to the left is better: no model {'takes less time' if cost.is_time else 'costs less'} "
-        "and lasts longer than one on the line. "
+        "Up and to the left is better: no model "
+        f"{'takes less time' if cost.is_time else 'costs less'} and lasts longer than one on the "
+        "line. "
         f"Dotted lines join providers of the same model.{missing}",
         figure=_figure(points, cost, filters.suite.trips),
         table=_table(points, cost),

@@ -296,7 +296,7 @@ def test_a_new_key_resumes_a_run_that_waits_for_it(owner, reviewed):
     decide(owner, reviewed, "approve")
     run = Run.objects.get()
     jobs.pause(run, "key_rejected", "The endpoint rejected the key")
-    assert "Set a new one, and" in owner.get(reviewed.get_absolute_url()).content.decode()
+    assert "Set a new key, and" in owner.get(reviewed.get_absolute_url()).content.decode()
     owner.post(
         reverse("submission_act", args=[reviewed.token]), {"act": "key", "api_key": "sk-new"}
     )
