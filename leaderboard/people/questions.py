@@ -1,4 +1,4 @@
-"""Choose the most informative questions; runs in a worker.
+"""Choose the most informative questions for voters, in a worker.
 
 A vote tells most about two restored images that kept similar shares of their source but look
 different. A clean image against a ruined one needs no vote, and votes on images that look alike are

@@ -144,7 +144,7 @@ class EndpointForm(forms.ModelForm):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the fields of the form that have no column."""
+        """Return the fields of the form that have no database column."""
         names = ("extra", "send_seed", "send_response_format", "size")
         return {name: self.cleaned_data[name] for name in names}
 

@@ -1,6 +1,6 @@
 """The workflow of a submission: saved, tested, reviewed, evaluated, published.
 
-On approval the API key moves to the model; it is never shown. The submitter's actions, on the
+On approval the API key moves to the model; the key is never shown. The submitter's actions, on the
 page or over the API, return a sentence that reports the result, or raise NotPossible.
 """
 

@@ -140,7 +140,7 @@ def _runs(suite: Suite, models: Sequence[EditingModel], model: str) -> QuerySet[
 
 
 def _chains(choice: Mapping[str, str]) -> QuerySet[Chain]:
-    """Return the scored chains of all runs that match the filters."""
+    """Return the scored chains that match the filters, of all runs."""
     chains = Chain.objects.filter(repeat=0, usable_trips__isnull=False)
     if choice["category"]:
         chains = chains.filter(case__category=choice["category"])
