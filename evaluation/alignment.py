@@ -31,7 +31,7 @@ COLOUR_SIDE = 64
 FITTING = 0.6
 CONVERGED = 0.98  # stop if a round leaves more than this share of the error
 GAINS, OFFSETS = (0.5, 2.0), (-0.4, 0.4)
-# Weight of a prior that keeps gains near 1; it matters only at low contrast.
+# Weight of a prior that keeps gains near 1. The prior matters only at low contrast.
 PRIOR = 1e-3
 # A fit may also desaturate the image by half or fully, if this halves the error that gains and
 # offsets leave. The error covers 0.9 of the pixels, because perhaps only a few are colourful.

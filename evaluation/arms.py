@@ -1,7 +1,7 @@
 """Arms of an experiment: settings for playing one suite in different ways.
 
-The default arm plays a suite as for the board. A run with another arm is not ranked; its record and
-its bundle contain the arm's settings.
+The default arm plays a suite as for the board. A run with another arm is not ranked; the run's
+record and bundle contain the arm's settings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The file of an experiment: a suite, models, and the arms to compare. For example:
+"""The file of an experiment: a suite, models, and the arms (settings) to compare. For example:
 
 title: Does the wording matter?
 question: Do longer prompts keep more of the image?

@@ -82,7 +82,7 @@ class TripMeasures(Record):
         "the edit is unknown.",
     )
     evidence: Many[EvidenceRow] = Field(
-        default=[], description="The verdict of each witness on the edit."
+        default=[], description="The verdict of each witness (automatic check) on the edit."
     )
     steps: Annotated[Many[dict[str, Any]], Field(max_length=MAX_STEPS)] = Field(
         default=[],

@@ -1,8 +1,8 @@
 """The secret of a run, and the random values that are derived from it.
 
-Seeds, the order of chains and audits are derived from a random secret, so no model can know them
-beforehand. The secret is published after the run, so anyone can repeat the derivation. The shell
-and the site derive the same values.
+Seeds, audits (tests for cheating) and the order of chains are derived from a random secret, so no
+model can know them beforehand. The secret is published after the run, so anyone can repeat the
+derivation. The shell and the site derive the same values.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def find_editor(name: str, options: Mapping[str, Any]) -> ChosenEditor:
 
 
 def find_factory(name: str) -> tuple[Any, dict[str, Any]]:
-    """Return the class or function of an editor, and the options preset in its row."""
+    """Return an editor's class or function, and the options preset in editing_models.json."""
     if ":" in name:
         return load_own_code(name), {}
     try:

@@ -158,7 +158,7 @@ class PlayedRun(BaseModel):
 
 @dataclass(frozen=True)
 class PlayedFolder:
-    """A run folder after playing; `pause` is set if it did not finish."""
+    """A run folder after playing; `pause` is set if the run did not finish."""
 
     folder: RunFolder
     spent: float
@@ -188,7 +188,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         "--budget", type=dollars, metavar="USD", help="pause before the cost exceeds this"
     )
     money.add_argument(
-        "--price", type=dollars, metavar="USD", help="price of one edit, if it is unknown"
+        "--price", type=dollars, metavar="USD", help="price of one edit, if the editor states none"
     )
     money.add_argument(
         "--max-edits",

@@ -193,7 +193,7 @@ def _keys(suite: Suite, scores: RunScores) -> list[tuple[str, str, int]]:
 
 
 def interval_text(interval: Interval | None, trips: int) -> str:
-    """Format an interval: "3.1 – 5.0", "3.1 – > 20"; a dash if there is none."""
+    """Format an interval: "3.1 – 5.0", "3.1 – > 20"; a dash if the interval is None."""
     if interval is None:
         return "-"
     return f"{shown_half_life(interval.low, trips)} – {shown_half_life(interval.high, trips)}"

@@ -56,8 +56,8 @@ def assign_files(
         return ChainFiles(source, tuple((None, file) for file in rest))
     if len(rest) % 2:
         raise ChainFilesError(
-            f"there are {len(rest)} images after the source; with edited and restored images in "
-            "turn, their number must be even"
+            f"there are {len(rest)} images after the source; their number must be even if edited "
+            "and restored images alternate"
         )
     return ChainFiles(source, tuple(zip(rest[::2], rest[1::2], strict=True)))
 

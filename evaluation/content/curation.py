@@ -25,7 +25,7 @@ SMALLEST_SIDE = 256
 # The largest share of an image that may be cropped away.
 LARGEST_CUT = 0.35
 # Resized, recompressed or brightened copies differ in at most this many of the 64 bits of their
-# perceptual hashes; the tests measure it on the shipped images.
+# perceptual hashes; the tests check this on the shipped images.
 NEAR_DUPLICATE_BITS = 6
 # If an image correlates more than this with its mirrored copy, mirroring it cannot be seen.
 SYMMETRIC = 0.9
@@ -98,7 +98,7 @@ def _centred(image: Image.Image) -> np.ndarray:
 
 
 def symmetries(image: Image.Image) -> frozenset[str]:
-    """Return the exact operators that leave the image nearly unchanged."""
+    """Return the exact operators (flips and turns) that leave the image nearly unchanged."""
     names = set()
     # Moving pixels changes neither mean nor variance, so both are computed once.
     centred = _centred(image)

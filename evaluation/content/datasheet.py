@@ -59,7 +59,7 @@ def source_of(image: Sourced) -> str:
 
 
 def datasheet(images: Iterable[Sourced]) -> dict[str, Counts]:
-    """Count images and portraits by the values of each attribute, in order.
+    """Count images and portraits by the values of each attribute, in the order of display.
 
     Images of a frozen suite have no pose; pass images of the catalogue to count poses.
     """

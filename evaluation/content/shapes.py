@@ -32,7 +32,7 @@ class Step:
 
     name: str
     prompt: str
-    change: str = "none"  # how "change seen" is judged; "none" for a step that only undoes
+    change: str = "none"  # as in EditPair; "none" for a step that only undoes
     operator: str = ""
     object: str = ""
     witness: str = ""
@@ -110,7 +110,7 @@ def round_trip(forward: str, backward: str, operator: str = "") -> TripShape:
 
 
 def trip_shapes(shape: str, steps: tuple[Step, ...]) -> tuple[TripShape, ...]:
-    """Return the trips of one cycle of a shape. Raises ValueError if it is invalid."""
+    """Return the trips of a shape, in order. Raises ValueError if the shape is invalid."""
     by_name = {step.name: step for step in steps}
     if len(by_name) < len(steps):
         raise ValueError("steps: a letter has two prompts")
@@ -124,7 +124,7 @@ def trip_shapes(shape: str, steps: tuple[Step, ...]) -> tuple[TripShape, ...]:
 
 
 def _letters(shape: str) -> list[list[str]]:
-    """Parse a shape into the letters of each trip. Raises ValueError if it is invalid."""
+    """Parse a shape into the letters of each trip. Raises ValueError if the shape is invalid."""
     if left := _TOKEN.sub("", shape).strip():
         raise ValueError(f"shape: {left[:20]!r} is neither a letter nor =")
     trips = [_TOKEN.findall(part) for part in shape.split("=")]

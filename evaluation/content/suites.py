@@ -118,8 +118,8 @@ class EditPair:
     category: Text
     forward: Text
     backward: Text
-    # How "change seen" is judged: exact, local, global or none. With "operator" the benchmark
-    # degrades the image, and the model restores it.
+    # The expected change, by which we judge whether the edit is visible: exact, local, global or
+    # none. With "operator" the benchmark degrades the image, and the model restores it.
     change: Text
     reversibility: Text = "clean"  # exact, clean, partial, destroys, invents
     # Exact pairs: flip_horizontal, flip_vertical, rotate_90, rotate_270 or rotate_180.
@@ -143,7 +143,7 @@ class EditPair:
 
     @cached_property
     def cycle(self) -> tuple[TripShape, ...]:
-        """The trips of one cycle. Raises ValueError if the shape is invalid."""
+        """The trips that a chain repeats in a cycle. Raises ValueError if the shape is invalid."""
         if not self.shape:
             if self.steps:
                 raise ValueError("steps are given, but no shape")

@@ -20,8 +20,9 @@ from evaluation.errors import EditorError
 HELP = "list the editors, the suites, or the options of an editor"
 DESCRIPTION = """\
 list editors         every name that `run --editor` takes: the editing models of the
-                     benchmark, and the editors without a model's settings. If a model
-                     cannot run here, its missing key, package or weights are named.
+                     benchmark, and the bare editors, which take the settings of a model
+                     with --option. If a model cannot run here, its missing key, package
+                     or weights are named.
 list editors NAME    the options that `--option` can set for this editor (or for
                      my.module:MyEditor), with types, ranges and defaults.
 list suites          every name that `run --suite` takes. A suite is a frozen, hashed

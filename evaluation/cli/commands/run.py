@@ -51,9 +51,10 @@ request. After Ctrl-C, a crash or a network failure, the same command continues 
 and repeats no finished edit. Several models are compared in one report.
 
 With --audits the run is audited as on a site: some inverse edits are requested again
-on an altered copy of the editor's own answer, with a mark painted on it, or saved
-again, cropped or brightened a little. An honest editor keeps the mark and loses no more
-of the image than before. The verdict "review" means that a site would leave the run
+on an altered copy of the editor's own answer. The copy has a mark painted on it, or is
+saved again, cropped or brightened a little. An honest editor keeps the mark and loses
+no more of the image than before. In other requests, the editor must remove an object
+that we drew into a source image. The verdict "review" means that a site would leave the run
 unranked until a person has reviewed it. The reasons are printed; the exit code is 1.
 Hints are printed too, but do not affect the rank."""
 EPILOG = """\

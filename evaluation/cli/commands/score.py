@@ -78,7 +78,8 @@ what is new. With --import, values of no-reference metrics that were computed el
 are added to a scored run instead. The file is CSV or JSON. Each row gives an image (by
 the SHA-256 of its file, or by case, repeat and trip; trip 0 is the source), a metric,
 its value (empty: not run) and its version. Metrics that the paper Banana100 does not
-list need higher_is_better too. If a row does not fit, its line is reported and nothing is written.
+list need higher_is_better too. If a row does not fit, its line is reported and nothing
+is written.
 
 A chain from elsewhere: a folder with
 
@@ -92,7 +93,7 @@ being the source; or a manifest.json:
    "pair": {{"forward": "Add a hat.", "backward": "Remove the hat.", "change": "local"}}}}
 
 A folder of such folders is one run, with one half-life and interval. A folder of model
-folders, each with chains, is one run per model; the runs are compared and ranked.
+folders, each with chains, has one run per model; the runs are compared and ranked.
 Chains with the same source image and the same edit are the same case. A chain with an
 image that cannot be read is scored up to the trip before. Chains of different lengths
 are compared over the trips that all of them have. The report is written into the folder."""

@@ -165,7 +165,7 @@ class Report:
         return chart_by_name
 
     def parts(self) -> list[tuple[str, str, str, Summary]]:
-        """Return (kind, value, run, summary) by category, kind of image and origin."""
+        """Return (grouping, group, run, summary) for each category, kind of image and origin."""
         rows = []
         for run in self.runs:
             chains = run.scores.results(self.suite, self.metric)
@@ -178,7 +178,7 @@ class Report:
     # Strips.
 
     def strips(self) -> Iterator[dict[str, Any]]:
-        """Yield images of some cases, from the worst to the best of the first run."""
+        """Yield images of some cases, from the first run's worst case to its best."""
         chains = self.runs[0].scores.results(self.suite, self.metric)
         cases = case_summaries(chains, self.suite.trips)
         count = min(STRIPS if len(self.runs) == 1 else STRIPS // 2, len(cases))
@@ -252,7 +252,7 @@ class Report:
         return max(regimes, key=lambda regime: regimes[regime])
 
     def jpeg_quality(self, run: ReportedRun, metric: str, number: int) -> str:
-        """Return the JPEG quality with the same loss: the median over chains."""
+        """Return the JPEG quality that loses as much, as the median over chains."""
         qualities = []
         for chain in run.scores.chains.values():
             distances = chain.distances.get(metric)
