@@ -1,13 +1,13 @@
-"""Values of a run by case; the run's number is their mean over cases.
+"""Values of each case of a run, such as usable trips; their mean over cases is the run's result.
 
 Usable trips, AUC and curve of a run are means over its cases, so intervals, ranks and comparisons
 need only these values, not the chains. If the benchmark interrupted a chain (outcome "lost"), its
-case gets a pseudo-value (Andersen, Klein & Rosthøj 2003): its contribution to the category's
-number. So the mean remains exactly the run's number.
+case gets a pseudo-value (Andersen, Klein & Rosthøj 2003): what the case contributes to the result
+of its category. So the mean over cases remains exactly the run's result.
 
-To rank at any time, the site stores `CaseValues.aligned(cases)` of each run, metric and threshold:
-one float per case of the suite, in the suite's order. A scope selects some of them
-(`ranking.rank_scope`).
+So that runs can be ranked at any time, the site stores `CaseValues.aligned(cases)` of each run,
+metric and threshold: one float per case of the suite, in the suite's order. A scope (part of the
+suite) uses some of these values (`ranking.rank_scope`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ from evaluation.analysis.thresholds import DEFAULT_THRESHOLD
 
 @dataclass(frozen=True)
 class CaseValues:
-    """One run by one metric at one threshold, with a row for each played case.
+    """The values of one run by one metric at one threshold, with a row for each played case.
 
-    `ends` are the times at which chains ended. `survival` has a column for each of them: the share
-    still usable from then on; `usable` is the area under it. `curve` has columns n = 0..N. From
-    the first trip that a stopped chain lacks, its columns are NaN, because a mean of the rest would
-    favour survivors; `auc` is then NaN too. Both are NaN if the benchmark interrupted all chains.
+    `ends` are the times at which chains ended. `survival` has a column for each of these times: the
+    share still usable from then on. `usable` is the area under `survival`.
+
+    `curve` has columns n = 0..N. From the first trip that a stopped chain lacks, the columns are
+    NaN, because a mean of the other chains would favour survivors. If the benchmark interrupted all
+    chains, the columns after their last trip are NaN too. In both cases `auc` is NaN.
     """
 
     design: Design
@@ -116,7 +118,7 @@ def values_by_threshold(
 
 
 def last_common_trip(chains: Iterable[ChainResult], trips: int) -> int:
-    """Return the last trip that all chains stopped early have."""
+    """Return the last trip that every chain stopped early has; `trips` if none was stopped."""
     ends = (len(chain.retention) for chain in chains if chain.outcome == KNOWN)
     return min(trips, min(ends, default=trips))
 
@@ -124,8 +126,8 @@ def last_common_trip(chains: Iterable[ChainResult], trips: int) -> int:
 def extended_curve(chain: ChainResult, trips: int) -> Floats:
     """Return Q(0..N), continued after a broken chain; NaN after an interruption.
 
-    A broken chain continues with 0, because no image is left. If it broke below 0, it keeps
-    that value, so that breaking never raises the mean.
+    A broken chain continues with 0, because no image is left. If its retention was below 0 when it
+    broke, it keeps that value, so that breaking never raises the mean.
     """
     curve = np.full(trips + 1, np.nan)
     retentions = (1.0, *chain.retention)[: trips + 1]
@@ -136,7 +138,7 @@ def extended_curve(chain: ChainResult, trips: int) -> Floats:
 
 
 def chain_auc(chain: ChainResult, trips: int) -> float | None:
-    """Return the AUC of one chain; None if it was stopped early. Interrupted trips count as 0."""
+    """Return the AUC of one chain; None if it was stopped early. Lost trips count as 0."""
     if last_common_trip([chain], trips) < trips:
         return None
     segments = _segments([chain], extended_curve(chain, trips)[None])
@@ -170,9 +172,9 @@ def _segments(chains: Sequence[ChainResult], curves: Floats) -> Floats:
 def _survival(
     events: Sequence[Event], trips: int, rows: NDArray[np.intp], category: NDArray[np.intp]
 ) -> tuple[Floats, Floats]:
-    """Return the times at which chains ended, and the share usable from then on by case.
+    """Return the times at which chains ended, and each case's share usable from then on.
 
-    The share counts a case's chains; in a category with interrupted chains it is a pseudo-value.
+    It is the share of the case's chains; in a category with interrupted chains, a pseudo-value.
     """
     times = np.array([end.time for end in events])
     ended = np.array([end.cause is not None for end in events], dtype=bool)
@@ -214,8 +216,9 @@ def _mean_by_case(values: Floats, rows: NDArray[np.intp], cases: int) -> Floats:
 def _fill_missing(values: Floats, category: NDArray[np.intp]) -> Floats:
     """Fill missing values without changing the means over the present cases.
 
-    A missing case gets the mean of its category, a missing category the mean of the others.
-    Deviations of present cases are enlarged accordingly, because they represent the missing ones.
+    A missing case gets the mean of its category, a missing category the mean of the other
+    categories. Deviations of present cases are enlarged accordingly, because present cases
+    represent the missing ones.
     """
     measured = ~np.isnan(values)
     if measured.all() or not len(values):

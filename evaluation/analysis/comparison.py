@@ -15,13 +15,13 @@ from evaluation.analysis.events import TOLERANCE
 from evaluation.analysis.power import POWER
 from evaluation.analysis.survival import half_life
 
-# `more_cases` is None if the suite would have to be more than so many times as large.
+# `more_cases` is None if the suite would have to be more than this many times as large.
 MAX_TIMES = 100
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first run's number minus the second's, with its paired 95 % interval.
+    """A result of the first run minus that of the second run, with a paired 95 % interval.
 
     `interval` is None if there are too few cases. `more_cases` is the number of additional cases
     (with new images and pairs in equal proportions) that would make a difference of this size
@@ -50,8 +50,8 @@ class Comparison:
     `p_ahead` is the probability that the first run has more usable trips; None with too few cases.
     `auc` is None if too many chains were interrupted. `separated` is True if the difference in
     usable trips is significant. `crossed` is set if the run with more usable trips has the shorter
-    half-life: "late" if it is better at the images that last long, "early" if fewer of its images
-    end early.
+    half-life: "late" if that run is better at the images that last long, "early" if fewer of its
+    images end early.
     """
 
     cases: int

@@ -2,9 +2,9 @@
 
 Cases share images and pairs, so they are not independent. The covariance is the sum of two
 cluster-robust covariances, one by image and one by pair (Cameron, Gelbach & Miller 2011). The paper
-then subtracts what both contain. Here a case that shares neither image nor pair with another case
-counts once, by pair. All others count twice. Standard errors are then rather too large, which is
-the safe side for the few images and pairs of a suite.
+then subtracts what both contain. We do not: a case that shares neither image nor pair with another
+case counts once, by pair, but all other cases count twice. Our standard errors are therefore rather
+too large, which is the safe side for the few images and pairs of a suite.
 
 Two pseudo-clusters are added for each model, one that ends at once and one that lasts, as Agresti &
 Coull (1998) do for proportions. Without them, a model that never failed would have a standard error

@@ -1,8 +1,8 @@
 """Dynamics of chains: whether the images settle, wander or drift.
 
 One chain can show that an editor does not settle, but never that it always settles. The contraction
-factor is shown with the retention of the last image, because an editor that posterises settles
-perfectly, but on a wrong image.
+factor (the typical ratio of a step to the step before) is shown with the retention of the last
+image, because an editor that posterises settles perfectly, but on a wrong image.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ WANDER_FACTOR = 1.5  # up to this multiple of a random walk's path efficiency, 1
 
 @dataclass(frozen=True)
 class Dynamics:
-    """One chain: contraction factor with its 95 % interval, path efficiency, regime.
+    """The dynamics of one chain: contraction factor with 95 % interval, path efficiency, regime.
 
     `contraction` is None with fewer than two steps, and 0 if nothing changed after the first step.
-    `path_efficiency` is None if no step changed the image.
+    `path_efficiency` is the distance from the source to the last image, divided by the sum of all
+    steps; None if no step changed the image.
     """
 
     contraction: float | None

@@ -26,7 +26,7 @@ def eval_results(
     """Return the text of an `.eval_results` file.
 
     `label` is the metric's label, `dataset` the suite's name on the Hub, `url` the page with the
-    numbers. The format has only one value, for which usable trips are used.
+    results. The format has room for only one value: we state usable trips.
     """
     entry: dict[str, Any] = {
         "dataset": {"id": dataset, "task_id": suite.slug},

@@ -1,4 +1,4 @@
-"""The end of a chain: the time of its first passage below the threshold, and the cause."""
+"""The end of a chain: when an image became unusable in repeated round trips, and why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOPPED = (KNOWN, CONVERGED)
 BROKEN = ("refused", "blank", "failed")
 OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
-#: The cause of an end by a metric that is not a part of the headline.
+#: The cause if a chain ends by a metric that is not a part of the headline (`overall`).
 WHOLE = "whole"
 #: The causes of a fall to the threshold: the headline's part that lost most, or WHOLE.
 CROSSINGS = (*(part.name for part in PARTS), WHOLE)
@@ -41,7 +41,7 @@ TOLERANCE = 1e-9
 
 
 def crossing_cause(metric: str) -> str:
-    """Return the cause of an end by this metric: a headline part's own name, or "whole"."""
+    """Return the cause if chains end by this metric: its name if a headline part, or "whole"."""
     return metric if metric in CROSSINGS else WHOLE
 
 
@@ -113,13 +113,15 @@ class ChainResult:
         if not all(math.isfinite(q) and q <= 1 + TOLERANCE for q in self.retention):
             raise ValueError(f"{self.case}: retention must be finite and at most 1")
         if max(len(self.change_seen), len(self.made), len(self.reframed)) > trips + 1:
-            raise ValueError(f"{self.case}: there are more flags than trips were begun")
+            raise ValueError(f"{self.case}: there are more flags than begun trips")
         if len(self.undone) > trips:
             raise ValueError(
                 f"{self.case}: undone has {len(self.undone)} flags for {trips} restored images"
             )
         if self.because and len(self.because) != trips:
-            raise ValueError(f"{self.case}: because names {len(self.because)} of {trips} trips")
+            raise ValueError(
+                f"{self.case}: because has {len(self.because)} names for {trips} trips"
+            )
         for cause in {self.cause, *self.because}:
             if cause not in CROSSINGS:
                 raise ValueError(f"{self.case}: unknown cause {cause!r}")
@@ -166,7 +168,10 @@ class ChainResult:
 
 @dataclass(frozen=True)
 class Event:
-    """The time and cause of a chain's end; censored if `cause` is None."""
+    """The time and cause of a chain's end; censored if `cause` is None.
+
+    `recovered` is True if the retention rose above the threshold again later.
+    """
 
     time: float
     cause: str | None
@@ -227,5 +232,5 @@ def check_chains(chains: Sequence[ChainResult], trips: int) -> None:
     for chain in chains:
         if chain.outcome in (COMPLETED, CONVERGED) and len(chain.retention) < trips:
             raise ValueError(
-                f"{chain.case}: {chain.outcome}, but {len(chain.retention)} of {trips} trips"
+                f"{chain.case} is {chain.outcome}, but has {len(chain.retention)} of {trips} trips"
             )

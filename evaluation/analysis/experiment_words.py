@@ -31,8 +31,9 @@ def finding(numbers: Mapping[str, Any]) -> str:
         )
     differing = [f"{e['arm']} ({difference(e)})" for e in sure]
     others = len(numbers["effects"]) - 1 - len(sure)
-    rest = f"; the other{' does' if others == 1 else 's do'} not differ clearly" if others else ""
-    return f"Compared with {base}, usable trips differ for {_listed(differing)}{rest}."
+    arms = "arm does" if others == 1 else "arms do"
+    unclear = f"; the other {arms} not differ clearly" if others else ""
+    return f"Compared with {base}, usable trips differ for {_listed(differing)}{unclear}."
 
 
 def difference(effect: Mapping[str, Any]) -> str:

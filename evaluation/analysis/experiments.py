@@ -1,4 +1,4 @@
-"""Effects of an experiment's arms: the same cases played in several ways.
+"""Effects of an experiment's arms, the different ways in which the same cases are played.
 
 The first arm is the baseline. The effect of an arm is the mean over cases of its usable trips minus
 those of the baseline. Intervals allow for the choice of images and edits (docs/method.md) and hold
@@ -52,7 +52,7 @@ class Effect:
     arm: str
     usable_trips: float
     half_life: float | None
-    interval: Interval | None  # of `usable_trips`
+    interval: Interval | None  # the interval of `usable_trips`
     auc: float | None
     difference: float
     low: float | None
@@ -140,7 +140,7 @@ def experiment_numbers(
     *,
     seed: int = SEED,
 ) -> ExperimentNumbers:
-    """Compare all arms with the first. Raises ValueError if they share no case."""
+    """Compare all arms with the first. Raises ValueError without two arms and a shared case."""
     names = list(arms)
     if len(names) < 2:
         raise ValueError("an experiment needs a baseline and at least one other arm")
@@ -207,8 +207,8 @@ def simultaneous_half_widths(
     """Return the half-widths of simultaneous 95 % intervals of all effects.
 
     `usable` has the usable trips, with one row per case and one column per arm, the baseline first.
-    Each arm gets its own pseudo-clusters, as each model does on a board, since an edit may fail in
-    one arm only.
+    Each arm gets its own pseudo-clusters (evaluation.analysis.covariance), as each model does on a
+    board, since an edit may fail in one arm only.
     """
     root = design.covariance_factor(usable, trips)
     differences_to_baseline = root[:, 1:] - root[:, :1]

@@ -1,6 +1,6 @@
 """Summaries of a run's chains: of the whole suite, of its parts (scopes) and of each case.
 
-A summary has usable trips, half-life, AUC, the mean curve and the causes of ends.
+A summary has usable trips, half-life, AUC, the mean curve and the causes that ended chains.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Summary:
     `usable_trips` is None if nothing was measured. `half_life` is the time in trips by which half
     of the cases have ended: 0 if half ended before an image was restored, None if more than half
     last for all `trips` ("> N"). If chains were stopped because their result was known, `auc` is
-    None, and `curve` is None from the first trip that one of them did not play.
+    None, and `curve` is None from the first trip that one of these did not play.
 
     Lists have one value for each n = 0..N. `curve` is the mean retention, `survival` the share of
     cases still usable, `usable_by_trip` the usable trips within the first n trips. `incidence` is
@@ -46,7 +46,8 @@ class Summary:
     `causes` counts chains by the cause of their end, `outcomes` by their outcome within `trips`.
     `reframed`, `recovered` and `change_not_seen` count chains with at least one such trip.
     `change_seen` is the share of judged trips in which the change was seen; `edits_made` and
-    `edits_undone` are the shares in which witnesses confirmed the edit and its inverse.
+    `edits_undone` are the shares in which witnesses (automatic checks) confirmed the edit and its
+    inverse.
     """
 
     trips: int
@@ -164,7 +165,7 @@ def _counts(chains: Sequence[ChainResult], trips: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CaseSummary:
-    """One case with its attributes, and its mean numbers over the repeats."""
+    """One case with its attributes and its results, which are means over the repeats."""
 
     image: str
     pair: str

@@ -1,9 +1,10 @@
 """Proposals of half points for the headline's parts, fitted to people's votes.
 
-The headline adds up one term per part, (distance / half point)². An image's retention is
-1 / (1 + the sum of the terms). If a half point is too small by a factor f, its terms are too large
-by f², so one factor per part is fitted to the terms. The fit has two aims: half of the people call
-an image unusable whose sum is 1, and people prefer the image with the smaller sum.
+The headline (the metric `overall`) adds up one term per part, (distance / half point)². An image's
+retention is 1 / (1 + the sum of the terms), so a part whose distance equals its half point alone
+halves the retention. If a half point is too small by a factor f, its terms are too large by f². We
+therefore fit one factor per part to the terms. The fit has two aims: half of the people call an
+image with the sum 1 unusable, and people prefer the image with the smaller sum.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ MIN_SHARE = 0.25
 # The prior: today's half points are right within a factor of two (one standard deviation). No
 # proposal changes a half point by more than a factor of four.
 PRIOR_SPREAD, LARGEST_FACTOR = math.log(2), math.log(4)
-# The prior of the slope (its logarithm) of the share of yes over the logarithm of the sum.
+# The prior of the logarithm of the slope with which answers follow the lead
+# (`VotesWithTerms.lead`).
 SLOPE, SLOPE_SPREAD = math.log(2), 1.0
 #: The number of folds for cross-validation over cases.
 FOLDS = 5
@@ -32,10 +34,10 @@ OFFSET = 0.02
 
 @dataclass(frozen=True)
 class VotesWithTerms:
-    """Votes on pairs or on single images, with the terms of the shown images.
+    """Votes on two images or on single images, with the terms of the shown images.
 
-    `first` and `second` have the terms of a pair's images, one row per vote and one column per
-    part; `second` is None for single images. A part that does not apply to an image has the term 0.
+    `first` and `second` have the terms of the two images, one row per vote and one column per part;
+    `second` is None for single images. A part that does not apply to an image has the term 0.
     """
 
     ballots: Ballots
@@ -49,7 +51,7 @@ class VotesWithTerms:
 
     @property
     def target(self) -> Floats:
-        """Return each answer: 1 is usable or the first image, 0 the opposite, 0.5 "cannot say"."""
+        """Return each answer: 1 for "usable" or the first image, 0 for the opposite, else 0.5."""
         return self.ballots.answer if self.second is None else (1 + self.ballots.answer) / 2
 
     def lead(self, factors: Floats) -> tuple[Floats, Floats]:
@@ -106,7 +108,7 @@ class Refit:
 def refit(
     half_points: Mapping[str, float], single: VotesWithTerms, pairs: VotesWithTerms
 ) -> Refit | None:
-    """Return the proposal; None if no part has enough votes.
+    """Return the proposal; None if no part has enough votes, or if there are too few cases.
 
     `half_points` has today's half points, in the order of the terms' columns.
     """
@@ -181,7 +183,7 @@ def _agreement(kinds: Sequence[VotesWithTerms], factors: Floats) -> Floats:
 
 
 def _fit(kinds: Sequence[VotesWithTerms], free: Bools) -> Floats:
-    """Return the logarithms of the fitted factors. A part that is not `free` keeps its 0."""
+    """Return the logarithms of the fitted factors. They are 0 for parts that are not `free`."""
     from scipy.optimize import minimize
 
     parts, free_places = len(free), np.flatnonzero(free)

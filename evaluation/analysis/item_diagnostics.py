@@ -27,8 +27,8 @@ class CaseDiagnosis:
     """One case across runs.
 
     `difficulty` is 1 - the mean share of usable trips. `discrimination` is the correlation, across
-    runs, of a run's result on this case with its mean over all other cases; None with fewer than
-    five runs or without spread. `jump` is the smallest loss in trip 1 of any run.
+    runs, of a run's result on this case with the run's mean over all other cases; None with fewer
+    than five runs or without spread. `jump` is the smallest loss of any run in trip 1.
 
     `flags` propose a review: "ill_posed" (every run loses unusually much in trip 1, then nothing
     changes), "misleading" (better models are worse on this case), "too_easy", "too_hard".
@@ -51,7 +51,7 @@ class CaseDiagnosis:
 def diagnose(
     runs: Mapping[str, Sequence[ChainResult]], trips: int, threshold: float = DEFAULT_THRESHOLD
 ) -> list[CaseDiagnosis]:
-    """Diagnose every case that was not interrupted: first those to quarantine, then the hardest."""
+    """Diagnose the cases with an uninterrupted chain: first those to leave out, then the hardest."""
     played = [run for chains in runs.values() if (run := _by_case(chains))]
     cases = sorted({case for run in played for case in run})
     share = np.full((len(played), len(cases)), np.nan)
@@ -63,7 +63,7 @@ def diagnose(
                 times = [event(chain, trips, threshold).time for chain in chains]
                 share[row, column] = np.mean(times) / trips
                 jump[row, column] = 1 - curve[1]
-                # After a chain broke, its zeros do not change either, but not because of the pair.
+                # The zeros after a chain broke do not change either, but not because of the pair.
                 completed = all(chain.outcome == COMPLETED for chain in chains)
                 after[row, column] = np.abs(curve[1:] - curve[1]).max() if completed else np.inf
     ill_posed = _ill_posed(jump, after) if trips > 2 else np.zeros(len(cases), dtype=bool)

@@ -1,9 +1,10 @@
 """Do no-reference metrics notice the wear in a run? (The question of the Banana100 paper.)
 
-For each metric, the restored images of trips 5, 10 and 20 are counted that it rates below the
-source, and below the first restored image. The second count follows the paper and ignores what the
-first trip changes, such as cropping. Curves show the metric's values from trip to trip, together
-with the loss by the headline metric.
+A no-reference metric rates an image without comparing it with the source. For each such metric, we
+count the restored images of trips 5, 10 and 20 that are rated below the source, and those rated
+below the first restored image. The second count follows the paper and ignores what the first trip
+changes, such as cropping. Curves show the metric's values from trip to trip, together with the loss
+by the headline metric.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ class QualityChain:
     """One chain: its case, its values by no-reference metrics, its retention."""
 
     case: Any
-    #: By metric: values of the source and each restored image; None if not measured.
+    #: For each metric, the values of the source and each restored image; None if not measured.
     quality: Mapping[str, Sequence[float | None]]
     #: The headline metric's retention of each restored image.
     retention: Sequence[float]
 
     def pair(self, metric: str, begin: int, number: int) -> tuple[float, float] | None:
-        """Return the metric's values of images `begin` and `number`; None if one is missing."""
+        """Return the values of images `begin` and `number` (0: source); None if one is missing."""
         values = self.quality.get(metric, ())
         if len(values) <= number:
             return None
@@ -54,7 +55,7 @@ def reported_trips(trips: int) -> list[int]:
 def no_reference_numbers(
     chains: Sequence[QualityChain], trips: int, pinned: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the numbers for each no-reference metric of the run that measured a source.
+    """Return the results of each no-reference metric that measured at least one source image.
 
     `pinned` has the run's metrics with their versions.
     """

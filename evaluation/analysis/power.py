@@ -1,9 +1,10 @@
 """Power of a suite before it is played: the difference detected with 80 % probability.
 
-Chains are simulated. The lifetime of a chain in trips is the model's median lifetime times
-log-normal factors: of the image and of the pair for all models, of the image and of the pair for
-this model only, and of the chain. The factors of one model limit the power. The logarithms of these
-factors usually have a standard deviation of 0.2 to 0.3, so power is computed for both.
+Chains are simulated. The lifetime of a chain in trips is the model's median lifetime times five
+log-normal factors. Two belong to the image and to the pair and are the same for all models. Two
+belong to them too, but each model has its own. The last is chance, drawn for each chain. The
+models' own factors limit the power. Their logarithms usually have a standard deviation of 0.2 to
+0.3, so power is computed for these two values.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from evaluation.analysis.survival import Floats
 from evaluation.content.suites import Suite
 
 POWER = 0.8
-#: The number of models on a simulated board; all pairs are compared.
+#: The number of models on a simulated board; all pairs of models are compared.
 MODELS = 10
 BOARDS = 400
 DRAWS = 20_000

@@ -32,7 +32,7 @@ DRAWS_AT_ONCE = 250
 
 @dataclass(frozen=True)
 class Bounds:
-    """95 % intervals of a run's numbers (of the curve: of each point); None with too few cases."""
+    """95 % intervals of a run's results, for a curve at each point; None with too few cases."""
 
     half_life: Interval | None = None
     usable_trips: Interval | None = None
@@ -45,8 +45,8 @@ class Bounds:
         if not design.enough:
             return cls()
         columns = np.column_stack([values.usable, values.auc, values.curve, values.survival])
-        # All values end at 1, except usable trips, which end at N. Q(0) is always 1, so it has no
-        # range.
+        # The scale of usable trips ends at N, all other scales at 1. Q(0) is always 1, so its scale
+        # has no range.
         scale_end = np.ones(columns.shape[1])
         scale_end[[0, 2]] = trips, 0
         means = design.mean(columns)
@@ -185,9 +185,9 @@ def rank_scope(
 ) -> Ranks:
     """Rank runs in one scope (part of a suite) from their stored values.
 
-    `cases` are all cases of the suite, in order. `stored` has one column per run, its
-    `CaseValues.aligned(cases)`. `means` are the usable trips of the runs' standings in this scope.
-    Cases without a value in any run are left out: the metric does not apply to them.
+    `cases` are all cases of the suite, in order. `stored` has one column per run, with the result
+    of `CaseValues.aligned(cases)`. `means` are the usable trips of the runs' standings in this
+    scope. Cases for which no run has a value are left out: the metric does not apply to them.
     """
     missing = np.asarray(np.isnan(stored).all(axis=1))
     rows = [n for n, case in enumerate(cases) if scope in case.scopes and not missing[n]]
@@ -197,16 +197,16 @@ def rank_scope(
 def _compared(
     design: Design, usable: Floats, trips: int, mean_usable: Floats, draws: int, seed: int
 ) -> tuple[Floats, float, list[float | None]]:
-    """Return the errors of all differences, the significance factor and P(first)."""
+    """Return the standard errors of all differences, the significance factor and P(first)."""
     root = design.covariance_factor(usable, trips)
-    # Computed from differences of columns. Computed from variances and covariances, rounding errors
-    # would be too large for nearly equal runs.
+    # Errors are computed from differences of columns. If they were computed from variances and
+    # covariances, rounding errors would be too large for nearly equal runs.
     errors = np.array([errors_of(root - run_column[:, None]) for run_column in root.T])
     drawn = design.draws(root, draws, seed)
     values = mean_usable + drawn
     first = values >= values.max(axis=1, keepdims=True) - TOLERANCE
     p_first = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    # Equal runs differ only by random draws, so each gets their mean probability.
+    # Equal runs differ only by random draws, so each gets the mean of their probabilities.
     _, alike = np.unique(np.round(usable, 9), axis=1, return_inverse=True)
     p_first = (np.bincount(alike, p_first) / np.bincount(alike))[alike]
     return errors, significance_factor(drawn, errors, CONFIDENCE), p_first.tolist()

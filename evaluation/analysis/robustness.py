@@ -1,4 +1,4 @@
-"""Changes of a board's order by other choices and by reruns (Kendall's tau).
+"""Agreement of a board's order with the orders by other choices and in reruns (Kendall's tau).
 
 The benchmark chose the metric, the threshold and the number of trips. The suite chose categories,
 kinds, origins and pairs. Reruns differ by chance.
@@ -184,10 +184,10 @@ def _means(board: Mapping[str, Usable], selected: set[Case] | None = None) -> di
 class RepeatSpread:
     """Standard deviations of chains' usable trips, between reruns and between cases.
 
-    `rerun` is the spread between reruns of one case; `case` is the spread between cases that reruns
-    do not explain. A small `friedman_p` means that whole repeats differ, for example because the
-    provider changed the model. Both spreads are None with fewer than two repeats, the results of
-    Friedman's test with fewer than three.
+    `rerun` is the spread between reruns of one case; `case` is the part of the spread between cases
+    that reruns do not explain. A small `friedman_p` means that whole repeats differ, for example
+    because the provider changed the model. Both spreads are None with fewer than two repeats, and
+    the results of Friedman's test are None with fewer than three.
     """
 
     repeats: int

@@ -1,7 +1,8 @@
 """Standings of a run from its scores: curves, half-lives, intervals and details.
 
-No other module computes standings. The site stores the standings of its runs; to verify a bundle,
-they are computed again.
+A standing has the results of a run by one metric at one threshold, for one scope (part of the
+suite). No other module computes standings. The site stores the standings of its runs; the
+verification of a bundle computes them again.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from evaluation.metrics import HEADLINE, METRICS, metric_class
 from evaluation.records import StandingRecord, TripMeasures
 from evaluation.witnesses.base import Verdict, count_verdicts
 
-# JPEG qualities are displayed for these trips.
+# For these trips, the JPEG quality that loses as much is displayed.
 TICKS = (1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 100)
 _NO_INTERVAL = Interval(None, None)
 
 
 @dataclass(frozen=True)
 class ScoredTrip:
-    """One trip by one metric. `distance` may be None although the trip was `scored`."""
+    """One trip as scored by a metric. `distance` may be None although the trip was `scored`."""
 
     number: int
     distance: float | None
@@ -52,14 +53,14 @@ class ScoredTrip:
 
 @dataclass(frozen=True)
 class MeasuredChain:
-    """One chain by one metric: its distances, and the inputs of its statistics."""
+    """One chain as scored by one metric: distances, and what its statistics are computed from."""
 
     result: ChainResult
     distances: tuple[float, ...]
     blank: float
     ladder: Mapping[int, float]
-    #: The RMSE s(n) from each restored image to the next, up to the first trip without it; and the
-    #: RMSE from the source to the last of these images.
+    #: `steps` are the RMSE s(n) from each restored image to the next, up to the first trip without
+    #: an RMSE. `end` is the RMSE from the source to the last of these images.
     steps: tuple[float, ...]
     end: float
     #: The measures of trips with a restored image.
@@ -88,8 +89,8 @@ def measured_chain(
     which the metric does not apply, for example the face metric if the image has no face.
     """
     if outcome == CONVERGED and trips:
-        rest = range(trips[-1].number + 1, until + 1)
-        trips = [*trips, *(replace(trips[-1], number=number) for number in rest)]
+        remaining = range(trips[-1].number + 1, until + 1)
+        trips = [*trips, *(replace(trips[-1], number=number) for number in remaining)]
     distances: list[float] = []
     retentions: list[float] = []
     for trip in trips:
@@ -170,8 +171,8 @@ def chain_of_numbers(
 ) -> ChainResult:
     """Restore a chain from stored `chain_numbers`.
 
-    An empty `outcome` means that the chain is still being played. Only the first gate of a chain is
-    stored, because it ends the chain.
+    An empty `outcome` means that the chain is still being played. Of a chain's gates (trips whose
+    edit was not made or not undone), only the first is stored, because it ends the chain.
     """
     retention = tuple(min(1.0, q) for q in numbers["retention"])
     if not outcome or (outcome == COMPLETED and len(retention) < trips):
@@ -206,8 +207,9 @@ def standings(
 ) -> Iterator[tuple[StandingRecord, CaseValues | None]]:
     """Yield every standing of a run by this metric; nothing if no chain was played.
 
-    Only the scope "all" comes with its values by case; other scopes select from these values. A
-    threshold is left out if a chain was stopped before its retention fell to the threshold.
+    Only the scope "all" comes with its values by case; the values of other scopes are selected from
+    these. A threshold is left out if a chain was stopped before its retention fell to the
+    threshold.
     """
     results = [chain.result for chain in chains]
     if not any(result.played for result in results):
@@ -285,7 +287,7 @@ def _numbers(summary: Summary, bounds: Bounds) -> dict[str, Any]:
 def _shown_values(metric: str, chains: Sequence[MeasuredChain], trips: int) -> list[float | None]:
     """Return the metric's value as displayed after each trip, from the mean distance of all chains.
 
-    After the end of a broken chain, the distance of the blank card is used: its retention is 0.
+    After the end of a broken chain, the distance of a blank card counts, whose retention is 0.
     """
     if metric not in METRICS:
         return []
@@ -302,12 +304,12 @@ def _shown_values(metric: str, chains: Sequence[MeasuredChain], trips: int) -> l
 
 
 def _details(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any]:
-    """Return the dynamics, JPEG qualities and witnesses."""
+    """Return dynamics, JPEG qualities and verdicts of witnesses (automatic checks of edits)."""
     dynamics_by_chain = [
         dynamics(
             list(chain.steps),
             chain.end,
-            # A chain that was stopped because its result is known may not have reached its limit.
+            # A chain that was stopped because its result is known may still have been changing.
             chain.result.retention[-1]
             if chain.result.retention and chain.result.outcome != KNOWN
             else None,

@@ -1,13 +1,13 @@
 """Early stopping of chains whose result is known or that no longer change.
 
 A chain's result is its end by the headline metric (evaluation.analysis.events). A run may stop a
-chain `stop_after` trips after its result is known; with 0 it plays all trips. Usable trips and
+chain `stop_after` trips after its result is known; with 0, all trips are played. Usable trips and
 half-life by the headline equal those of a full run at every threshold, because they depend only on
-the ends of chains. Numbers that need later trips (AUC, the end of the curve, other metrics that
+the ends of chains. Results that need later trips (AUC, the end of the curve, other metrics that
 have not yet fallen) are reported as unknown.
 
 A chain that ends at trip n is stopped after trip n + stop_after, however late scoring is: a chain
-is never played more than `stop_after` trips beyond its scored trips.
+is never played more than `stop_after` + 1 trips beyond its scored trips.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from evaluation.analysis.events import CONVERGED, KNOWN, ChainResult
 from evaluation.analysis.thresholds import THRESHOLDS
 from evaluation.content.suites import Suite
 
-#: The lowest threshold: a chain that has fallen to it has fallen to all others.
+#: The lowest threshold: a chain that has fallen to it has fallen to all other thresholds.
 LAST_THRESHOLD = min(THRESHOLDS)
 #: The largest `stop_after`; larger values save too little.
 MAX_STOP_AFTER = 20
@@ -67,8 +67,8 @@ def may_stop(pair: str, suite: Suite) -> bool:
 
     These pairs must be played to the last trip:
 
-    - Identity pairs, if the suite has global edits: these are compared with the mean drift over
-      all trips of identity pairs.
+    - Identity pairs, which ask for no change, if the suite has global edits (of the whole image).
+      Global edits are compared with the mean drift over all trips of identity pairs.
     - Pairs with several edits per trip: their images are compared with those of another pair.
     - Pairs with a degradation: their first step calls no model, so stopping saves little.
     """

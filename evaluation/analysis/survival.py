@@ -3,9 +3,9 @@
 All categories have equal weight, because a suite's number of cases per category is an accident of
 curation. All cases of a category have equal weight, and a case's repeats share it. Survival is
 therefore the mean of one Kaplan-Meier curve per category. Without interrupted chains, a single
-weighted curve over all cases would be equal. With them, an interruption in one category would shift
-weight to the others, so that adding a censored case could lower survival. The share ended by each
-cause is Aalen-Johansen's estimate, by category.
+weighted curve over all cases would be equal. With interrupted chains, it would differ: an
+interruption in one category would shift weight to the other categories, so that adding a censored
+case could lower survival. The share ended by each cause is Aalen-Johansen's estimate, by category.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def order_by_time(times: Floats, ended: NDArray[np.bool_]) -> NDArray[np.intp]:
 def drops(weights: Floats, ended: NDArray[np.bool_]) -> Floats:
     """Return the drop of the Kaplan-Meier curve at each chain, for each row of weights.
 
-    Chains must be in `order_by_time`. Written out, because libraries take only one row of weights at
-    a time and pseudo-values need many, and because scipy would take 60 MB in every web process.
+    Chains must be in `order_by_time`. We do not use a library: most take only one row of weights at
+    a time, pseudo-values need many, and scipy would take 60 MB in every web process.
     """
     at_risk = np.cumsum(weights[..., ::-1], axis=-1)[..., ::-1]
     hazard = np.where(ended, weights, 0.0)
@@ -76,8 +76,8 @@ def half_life(ends: Floats, survival: Floats) -> float | None:
 class Survival:
     """The mean survival curve of chains, stored as its drops in order of time.
 
-    Each drop has the time of a chain's end, and its cause as an index in `CAUSES`. The share that
-    remains after all drops is still usable after `trips` trips.
+    Each drop has the time and the cause (an index in `CAUSES`) of a chain's end. The share of cases
+    that remains after all drops is still usable after `trips` trips.
     """
 
     trips: int
@@ -94,7 +94,7 @@ class Survival:
     def by_threshold(
         cls, chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
     ) -> list[Self]:
-        """Return the survival of played chains at each threshold, given their ends there."""
+        """Return the survival of played chains at each threshold, given their ends at it."""
         weights = chain_weights(chains)
         categories = by_category(chains).values()
         number = {cause: index for index, cause in enumerate(CAUSES)}
@@ -125,11 +125,11 @@ class Survival:
 
     @property
     def half_life(self) -> float | None:
-        """Return the time by which half of the cases have ended; None if fewer have."""
+        """Return the time by which half of the cases have ended; None if fewer than half have."""
         return half_life(self.times, 1 - np.cumsum(self.drops))
 
     def incidence(self, when: Floats) -> dict[str, Floats]:
-        """Return, for each cause that occurred, the share that it ended by each time."""
+        """Return, for each cause that occurred, the share of cases it had ended by each time."""
         present = set(self.causes.tolist())
         shares = {}
         for index, cause in enumerate(CAUSES):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Numbers without a stated threshold are computed at this one.
+#: Results for which no threshold is stated are computed at this threshold.
 DEFAULT_THRESHOLD = 0.5
 #: Standings are computed at these thresholds.
 THRESHOLDS = (0.25, 0.5, 0.75)

@@ -1,7 +1,7 @@
 """Votes of people: weights of voters, strengths of models, agreement.
 
-Strengths follow the Bradley-Terry-Luce model, fitted by `choix`. Its solver takes counts of wins,
-so "cannot say" counts as half a win for each side.
+Strengths follow the Bradley-Terry-Luce model, fitted by `choix`. The solver of `choix` takes counts
+of wins, so "cannot say" counts as half a win for each side.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evaluation.analysis.survival import Floats
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-#: How often voters are resampled, and how often cases, for estimates that are not means.
+#: How often voters, and how often cases, are resampled for estimates that are not means.
 DRAWS = 400
 #: How often voters are resampled for usable trips; less often, as each draw recomputes all chains.
 USABLE_TRIPS_DRAWS = 100
@@ -33,11 +33,10 @@ USABLE_TRIPS_DRAWS = 100
 class Ballots:
     """Votes as columns, with one row per vote. Voters, cases, questions and models are numbers.
 
-    For a pair, `answer` is 1 for the first image, -1 for the second and 0 for "cannot say".
-    `left` is 1 if the left image was chosen, -1 for the right one and 0 for "cannot say".
-    If the pair shows two models after the same trip, `first` and `second` are these models;
-    otherwise both are -1. For a single image, `answer` is 1 for yes and 0 for no, and `first` is
-    the model.
+    For two images (a pair), `answer` is 1 for the first image, -1 for the second and 0 for "cannot
+    say". `left` is 1 if the left image was chosen, -1 for the right one and 0 for "cannot say". If
+    the pair shows two models after the same trip, `first` and `second` are these models; otherwise
+    both are -1. For a single image, `answer` is 1 for yes and 0 for no, and `first` is the model.
     """
 
     voter: Ints
@@ -57,7 +56,7 @@ class Ballots:
 
 @dataclass(frozen=True)
 class Share:
-    """A weighted share of votes with its 95 % interval; bounds are None if votes are too few."""
+    """A weighted share of votes with its 95 % interval; no bounds with one voter or one case."""
 
     share: float
     low: float | None
@@ -68,8 +67,8 @@ class Share:
 def weighted_share(values: Floats, weights: Floats, voter: Ints, case: Ints) -> Share | None:
     """Return the weighted mean of values from 0 to 1; None if all weights are 0.
 
-    The variance between voters and the variance between cases are added. The interval is
-    therefore rather too wide (evaluation.analysis.covariance subtracts what both contain).
+    The variance between voters and the variance between cases are added. The interval is therefore
+    rather too wide, because both contain the variance of single votes.
     """
     total = weights.sum()
     if total <= 0:
@@ -123,7 +122,7 @@ MIN_VOTES_FOR_RULES = 12
 
 @dataclass(frozen=True)
 class Checks:
-    """A voter's results on known answers and on repeated questions."""
+    """A voter's results on gold questions, whose answer is known, and on repeated questions."""
 
     gold: int = 0
     gold_right: int = 0
@@ -151,16 +150,16 @@ def weigh_voters(
 ) -> dict[int, VoterWeight]:
     """Return each voter's weight, by voter number, from three rules.
 
-    1. Checks. Some questions have a known answer, and some of a voter's pairs are repeated with
-       the sides swapped. A new voter starts as if four of five checks had been passed:
-       trust = (4 + passed) / (5 + checks). The weight is 0 at a trust of 0.5 (a coin toss), 1
-       from 0.85 on, and linear in between.
+    1. Checks. Some questions have a known answer, and some of a voter's pairs are repeated with the
+       sides swapped. A new voter starts as if four of five checks had been passed: trust = (4 +
+       passed) / (5 + checks). The weight is 0 at a trust of 0.5 (a coin toss), 1 from 0.85 on, and
+       linear in between.
     2. Sides. Images are assigned to sides at random. If a voter chose one side more often than
-       expected by over 4 standard deviations (a chance of 1 in 16,000), the weight is multiplied
-       by twice the share of votes for the other side.
-    3. The common order of models. If a voter agrees with it less than expected by over 3 standard
-       deviations, the weight is multiplied by (agreement - coin) / (expected agreement - coin),
-       where coin is the expected agreement of coin tosses.
+       expected by over 4 standard deviations (a chance of 1 in 16,000), the weight is multiplied by
+       twice the share of votes for the other side.
+    3. The common order of models, by strength. If a voter agrees with it less than expected by over
+       3 standard deviations, the weight is multiplied by (agreement - coin) / (expected agreement -
+       coin), where coin is the expected agreement of coin tosses.
 
     No vote is deleted: if a rule changes, the weights of all voters are computed again.
 
@@ -215,12 +214,12 @@ def _order_factor(answers: Floats, expected: Floats) -> float:
 PRIOR = 1.0
 #: How many times weights and strengths are estimated in turn; both converge quickly.
 ROUNDS = 3
-#: A number is shown only if it is based on at least so many votes and voters.
+#: A result is shown only if it is based on at least this many votes and voters.
 MIN_VOTES, MIN_VOTERS = 30, 5
 
 
 def enough(votes: int, voters: int) -> bool:
-    """Return True if a number based on so many votes and voters may be shown."""
+    """Return True if a result based on this many votes and voters may be shown."""
     return votes >= MIN_VOTES and voters >= MIN_VOTERS
 
 
@@ -241,7 +240,7 @@ class Strength:
 
 
 def strengths(ballots: Ballots, weights: Mapping[int, float], models: int) -> list[Strength] | None:
-    """Return the strength of each model, by model number; None without a weighted comparison."""
+    """Return the strength of each model, by model number; None if no comparison has weight."""
     rows = (ballots.first >= 0) & (ballots.second >= 0)
     pairs = ballots.only(rows)
     weight = np.array([weights.get(voter, 0.0) for voter in pairs.voter.tolist()])
@@ -385,8 +384,9 @@ class Threshold:
 def unusable_threshold(retention: Floats, ballots: Ballots, weights: Floats) -> Threshold | None:
     """Return the retention at which half of the people answer no.
 
-    This is the midpoint of a logistic curve of yes over retention. Returns None if there are too
-    few votes, if all are equal, or if the share of yes falls as retention rises.
+    This is the midpoint of a logistic curve of the share of yes over retention. Returns None if
+    there are too few votes, if all answers are equal, or if the share of yes falls as retention
+    rises.
     """
     rows = ~np.isnan(retention) & (weights > 0)
     selected, x, w = ballots.only(rows), retention[rows], weights[rows]
@@ -461,7 +461,7 @@ def usable_trips_by_votes(
     """Return the usable trips of a model's chains according to votes; None without weighted votes.
 
     Intervals allow for the choice of images, edits and voters: the variance between resampled
-    voters is added to the variance that usable trips have for every metric.
+    voters is added to the usual variance of usable trips (evaluation.analysis.covariance).
     """
     voters = sorted({voter for judged in judged_chains for voter in judged.voter.tolist()})
     voter_weights = np.array([weights.get(voter, 0.0) for voter in voters])

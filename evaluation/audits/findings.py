@@ -1,4 +1,8 @@
-"""Findings of audits: returned marks, loss caused by harmless touches, loss in cold audits."""
+"""Findings of audits: returned marks, loss caused by harmless touches, loss in cold audits.
+
+Audits are extra requests that test for cheating. Their kinds are described in
+`evaluation.audits.plan`.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +38,10 @@ MAX_SHIFT = 0.03
 METRICS = ("lpips", "ssim")
 #: The limit of cold audits was measured with this metric; without it, cold audits are not judged.
 COLD_METRIC = "lpips"
-#: A cold audit is compared with the loss of its chain after this trip (or its last, if earlier).
+#: A cold audit is compared with the loss of its chain after this trip, or its last trip if earlier.
 COLD_TRIP = 3
 
-# A run that exceeds one of these limits is not ranked until a person has reviewed it.
+# A run that violates one of these limits is not ranked until a person has reviewed it.
 
 #: The lowest accepted median share of returned marks.
 MIN_MARK_SHARE = 0.5
@@ -57,7 +61,8 @@ MIN_COLD_AUDITS = 3
 #: Unanswered audits of one kind are suspicious from this number on, if they are at least half of
 #: that kind. Only audits of chains that went on afterwards count.
 MIN_UNANSWERED = 2
-#: The lowest accepted share of first edits that witnesses saw; judged from so many cases on.
+#: The lowest accepted share of first edits that witnesses (automatic checks) saw, and the smallest
+#: number of cases for which this share is judged.
 MIN_EDITS_MADE, MIN_COVERED_CASES = 0.5, 4
 
 
@@ -110,7 +115,7 @@ def find_cold(
 ) -> Finding | None:
     """Compare a cold audit's answer with the chain's restored image, outside the drawn object.
 
-    None if LPIPS does not run here or the image is too small for it.
+    Returns None if LPIPS does not run here or the image is too small for it.
     """
     source = cold.source
     images = [
@@ -199,7 +204,7 @@ class Audited:
     changed_elsewhere: float | None
 
 
-#: The fields of `Audited` that are medians, in every store.
+#: The fields of `Audited` that are medians. They have these names wherever they are stored.
 MEDIANS = ("marks_kept", "loss_under_audit", "cold_gap", "changed_elsewhere")
 
 

@@ -1,5 +1,6 @@
 """Marks that look natural: a leaf, a stain, a sticker, a patch of another hue.
 
+Audits (tests for cheating) paint a mark on a model's answer and see whether the model returns it.
 Shape, colour, size and position are random, so that no model can learn to recognise marks.
 """
 
@@ -18,8 +19,8 @@ Random = np.random.Generator
 SIZES = (0.2, 0.27)
 #: Marks keep this distance from the border, because an editor may crop it.
 MARGIN = 0.06
-#: A visible mark changes its pixels at least so much, as a share of the full range. If a mark is
-#: not visible, a mark of another kind is painted instead.
+#: A visible mark changes its pixels by at least this share of the full range. If a mark is not
+#: visible, a mark of another kind is painted instead.
 SEEN = 0.08
 #: Of the possible positions, this share is used: the positions that the edit changed least.
 CALM = 0.25

@@ -1,8 +1,9 @@
 """Plan of a run's audits: the run's secret selects chains, trips and kinds.
 
-An audit is one extra backward call outside the chain (docs/method.md). Most audits send a touched
-(slightly altered) forward answer just before the chain sends the untouched one, so that the touch
-is the only difference. Cold audits are sent before the model has seen their source.
+An audit is an extra request for a backward edit, outside the chain, that tests for cheating
+(docs/method.md). Most audits send a touched (slightly altered) forward answer just before the chain
+sends the untouched one, so that the touch is the only difference. Cold audits are sent before the
+model has seen the source image.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ Kind = Literal["cold", "mark", "fragility"]
 #: Touched answers are sent for this number of cases or for this share, whichever is more.
 LEAST = 12
 SHARE = 0.1
-#: The smallest number of cold audits, if the suite has as many suitable images.
+#: The smallest number of cold audits, if the suite has enough suitable images.
 LEAST_COLD = 8
 #: The trip number of cold audits, which are made before the first trip.
 BEFORE_TRIPS = 0
-#: The first audited trip (if the suite has it): even an honest first answer may be a perfect copy.
+#: The first audited trip, if the suite has it. In trip 1, an honest answer may be a perfect copy.
 FIRST_TRIP = 2
 
 
@@ -98,9 +99,10 @@ def plan(secret: str, suite: Suite, least: int = LEAST, stop_after: int = 0) -> 
 def _plan_touched(secret: str, suite: Suite, least: int, stop_after: int) -> list[Audit]:
     """Return the audits of touched answers: a tenth of the cases, at least `least`.
 
-    Half of them are marks. Cases with a global edit are never marked, since a new style changes
-    the mark too. Flips and turns are marked only if there are too few other cases, since a model
-    needs no stored source to undo them.
+    Half of these audits paint a mark on the answer; the others alter it harmlessly ("fragility").
+    Cases with a global edit are never marked, since a new style changes the mark too. Flips and
+    turns are marked only if there are too few other cases, since a model needs no stored source to
+    undo them.
     """
     cases = {case.slug: case for case in suite.cases}
     changes = {slug: suite.pair_by_slug[case.pair].change for slug, case in cases.items()}

@@ -1,4 +1,8 @@
-"""Touches of audits: small changes of a forward answer, and of what its result is compared with."""
+"""Touches of audits: small changes of a forward answer that a model should not mind.
+
+An audit (a test for cheating) asks the model to undo its edit on the touched answer. The image with
+which the result is compared is touched in the same way.
+"""
 
 from __future__ import annotations
 

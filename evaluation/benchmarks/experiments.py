@@ -1,10 +1,11 @@
 """Error rates of experiments: `python -m evaluation.benchmarks.experiments` prints a table.
 
-It simulates experiments of four arms on the shipped suites, with lifetimes as in
-`evaluation.analysis.power`. Without an effect, at most 5 % of experiments may claim one. With one
-arm's lifetimes halved, the table shows how many experiments find exactly this arm, and how often
-its interval covers the true effect. "Friedman" is how often the rank test calls arms different. It
-treats cases as independent, so it errs more often if some images or pairs suit only one arm.
+It simulates experiments of four arms (ways to play a suite) on the shipped suites, with lifetimes
+as in `evaluation.analysis.power`. Without an effect, at most 5 % of experiments may claim one. With
+one arm's lifetimes halved, the table shows how many experiments find exactly this arm, and how
+often the arm's interval covers the true effect. "Friedman" is how often the rank test calls arms
+different. The test treats cases as independent, so it errs more often if some images or pairs suit
+only one arm.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ PLANTED = {"long": 0.5}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--experiments", type=int, default=200, help="simulated for each row")
+    parser.add_argument(
+        "--experiments", type=int, default=200, help="number simulated for each row"
+    )
     options = parser.parse_args()
     for name in SUITES:
         suite = catalog.suite(name)

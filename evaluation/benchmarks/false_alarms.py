@@ -1,4 +1,7 @@
-"""False alarms of audits: 200 runs of honest models, each with its own mix of damages."""
+"""False alarms of audits (tests for cheating), in 200 runs of honest models.
+
+Each model has its own mix of damages.
+"""
 
 from __future__ import annotations
 

@@ -2,13 +2,15 @@
 
     python -m evaluation.benchmarks.scoring
 
-The usual way, for each trip: decode the source and the restored image, compute scikit-image's PSNR
-and Gaussian SSIM, `lpips.LPIPS` and transformers' DINOv2 on both images. The benchmark fails if the
-scorer gives other numbers; the scorer also computes all other metrics that run here.
+The usual way repeats the following for each trip: decode the source and the restored image, compute
+scikit-image's PSNR and Gaussian SSIM, `lpips.LPIPS` and transformers' DINOv2 on both images. The
+benchmark fails if the scorer's values differ. The scorer also computes all other metrics that run
+here.
 
-It prints the milliseconds per restored image as a share of the machine's peak, measured in the same
-run by matrix products with the shapes of the layers of LPIPS and DINOv2 on as many threads. Finally
-it prints how much time all witnesses add to the scoring of a chain.
+It prints the milliseconds per restored image, and the share of the machine's peak that they reach.
+The peak is measured in the same run by matrix products with the shapes of the layers of LPIPS and
+DINOv2, on as many threads. Finally it prints how much time all witnesses (automatic checks of
+edits) add to the scoring of a chain.
 """
 
 from __future__ import annotations
@@ -98,7 +100,7 @@ def score_chain(scorer: Scorer, source: bytes, restored: list[bytes]) -> Table:
 
 
 def seconds_with_witnesses(side: int, trips: int) -> tuple[float, float]:
-    """Return the processor seconds to score a chain of a hat without and with witnesses.
+    """Return the processor seconds to score a chain of hat edits without and with witnesses.
 
     Wall-clock time would depend on other load of the machine.
     """
@@ -195,9 +197,14 @@ def largest_difference(one: Table, other: Table) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--side", type=int, default=1024, help="of the images, in pixels")
+    parser.add_argument("--side", type=int, default=1024, help="side of the images, in pixels")
     parser.add_argument("--trips", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=2, help="the fastest of each way counts")
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=2,
+        help="measurements of each way, of which the fastest counts",
+    )
     options = parser.parse_args()
     weights.fetch("lpips-alex")
     weights.fetch(Overall.weights)
@@ -226,9 +233,9 @@ def main() -> None:
     peak = seconds_at_peak(options.side)
     print(
         f"{1000 * after / options.trips:.0f} ms a restored image, {options.trips * peak / after:.0%} of "
-        f"the peak of the matrix products of LPIPS and DINOv2 ({1000 * peak:.0f} ms); it may pass "
-        "100 %, because FFT and Winograd convolutions need fewer multiplications and oneDNN is "
-        "faster than MKL on some processors"
+        f"the peak of the matrix products of LPIPS and DINOv2 ({1000 * peak:.0f} ms); this share "
+        "may pass 100 %, because FFT and Winograd convolutions need fewer multiplications and "
+        "oneDNN is faster than MKL on some processors"
     )
     without, with_all = seconds_with_witnesses(512, 4)
     print(

@@ -1,8 +1,8 @@
-"""Calibrations: a metric's distances from a source to its blank card and to JPEG copies.
+"""Calibrations: a metric's distances from a source to a blank card and to JPEG copies of it.
 
 A calibration is equal on every machine. The calibrations of the suite `smoke` are shipped, because
 computing them takes 40 s of processor time, for which a new board would wait. A shipped calibration
-is used if metric, version, weights, pixels and face match; otherwise it is computed. Shipped
+is used if metric, version, weights, pixels and face match; otherwise a new one is computed. Shipped
 calibrations were made on a CPU in full precision and are used on every device, but not for
 verification. `python -m tools.calibrations smoke` writes the files; a test recomputes one of them.
 """
@@ -29,7 +29,7 @@ FOLDER = "calibrations"
 
 @dataclass(frozen=True)
 class Calibration:
-    """A metric's distances for a source's blank card and JPEG saves."""
+    """A metric's distances for a source: of its blank card, and of JPEG copies by quality."""
 
     blank: float
     ladder: Mapping[int, float]
@@ -71,7 +71,7 @@ def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> floa
         return None
     qualities = sorted(ladder, reverse=True)
     # The loss should grow as the quality falls, but for real images it does not always do so (SSIM
-    # of astronaut at 70 and 60). So the nearest monotonic ladder is used.
+    # of the image "astronaut" at the qualities 70 and 60). So the nearest monotonic ladder is used.
     losses = isotonic_regression([ladder[quality] for quality in qualities]).x
     losses = np.concatenate([[0.0], np.maximum(losses, 0.0)])
     if distance > losses[-1]:
@@ -87,8 +87,8 @@ def shipped(
 ) -> dict[str, Calibration | None]:
     """Return the shipped calibrations of a source, by metric.
 
-    `versions` has each metric's version and the hash of its weights. The result is None for a
-    metric that does not apply to this source; metrics without a shipped calibration are left out.
+    `versions` has each metric's version and the hash of its weights. The value is None for a metric
+    that does not apply to this source; metrics without a shipped calibration are left out.
     """
     calibrations: dict[str, Calibration | None] = {}
     for file in _files():

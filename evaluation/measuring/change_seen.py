@@ -31,7 +31,8 @@ from evaluation.images import fit
 from evaluation.metrics.base import is_large
 from evaluation.metrics.psnr import mse
 
-# Exact pairs: the lowest accepted correlation with the exact result (the truth).
+# Exact pairs (such as flips, of which we can compute the result): the lowest accepted correlation
+# with the exact result (the truth).
 MATCH = 0.5
 # Exact pairs: the highest accepted weight of the untouched image, relative to that of the truth.
 # One limit holds for the whole image, the other for each half.
@@ -40,14 +41,15 @@ UNTOUCHED_HALF = 1.0
 FIT_SIDE = 256
 HIGH_PASS = 1 / 8  # of the side
 MAX_WEIGHT = 100.0  # finite, so that JSON can carry it
-# Local pairs: the blocks that changed most (this share of all) must on average change by at least
-# TOP, and by at least TOP_TO_MEDIAN times the change of the median block.
+# Local pairs: of all blocks, the share TOP_SHARE that changed most must on average change by at
+# least TOP, and by at least TOP_TO_MEDIAN times the change of the median block.
 TOP_SHARE = 0.03
 TOP = 0.10
 TOP_TO_MEDIAN = 5.0
 # A difference is grain if a slight blur removes more than half of it in the median block.
 GRAIN = 0.5
-# Global pairs: the least change, as a multiple of the model's drift and as an absolute value.
+# Global pairs: the smallest change that counts as an edit, as a multiple of the model's drift (its
+# change of an image when asked for none) and as an absolute value.
 DRIFTS = 3.0
 MIN_MOVE = 0.02
 BAND = 256  # rows
@@ -65,7 +67,7 @@ def change_seen(before: Image.Image, after: Image.Image, pair: EditPair) -> Chan
     """Judge whether `after` shows the forward edit of `pair` made on `before`.
 
     A global edit is only measured here; `changed_enough` judges it later, when the model's drift on
-    identity pairs is known.
+    identity pairs (which ask for no change) is known.
     """
     if pair.change == "exact":
         return _exact(before, after, pair.operator)
@@ -153,7 +155,7 @@ def _untouched(images: Aligned, untouched: Values) -> tuple[float, float]:
 
 
 def _share(answer: Values, truth: Values, untouched: Values) -> float:
-    """Return the untouched image's weight over the truth's, at most MAX_WEIGHT."""
+    """Return the untouched image's weight divided by the truth's, at most MAX_WEIGHT."""
     y, t, x = (part.astype(np.float64).ravel() for part in (answer, truth, untouched))
     products = np.array([[t @ t, t @ x], [t @ x, x @ x]])
     products += np.eye(2) * (1e-9 * np.trace(products) + 1e-12)
@@ -184,7 +186,7 @@ def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
 
 
 def _judge_blocks(images: Aligned) -> ChangeSeen:
-    """Judge whether some blocks changed much, and much more than the others."""
+    """Judge whether some blocks changed much, and much more than the other blocks."""
     top, median = _top(images.blocks), float(np.median(images.blocks))
     seen = top >= TOP and top >= TOP_TO_MEDIAN * median
     return ChangeSeen(seen, {"top": top, "median": median, "registered": float(images.was_moved)})

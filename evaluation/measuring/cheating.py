@@ -21,10 +21,10 @@ from evaluation.metrics.psnr import mse
 # limit is 48 dB; a JPEG of quality 95 gives about 40 dB.
 SAME = 10**-4.8
 # With a larger error (below 30 dB), an image has lost detail that no edit can restore. If the error
-# then falls below the share JUMP of itself, the model did not get there by editing.
+# then falls to less than JUMP times its value, the model did not get there by editing.
 DAMAGED = 10**-3.0
 JUMP = 0.25
-# Two hashes of 256 bits belong to copies of one image if they differ in at most so many bits. In
+# Two hashes of 256 bits belong to copies of one image if they differ in at most this many bits. In
 # the 105 shipped images, JPEG 75, WebP 80 and resizing by 0.25-1.5 change up to 15 bits; JPEG 30
 # and a change of brightness by 10 % up to 33. Two different images differ in 59 bits or more.
 MAX_BITS = 32
@@ -42,7 +42,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class EditErrors:
-    """The mean squared errors of one answer: against its input and, if backward, the source."""
+    """The mean squared errors of one answer to its input and, if backward, to the source."""
 
     number: int
     direction: str
@@ -69,7 +69,7 @@ def signs(errors: Iterable[EditErrors], pair: EditPair) -> list[Sign]:
             sign("returned its input", "the answer is identical to the image that was sent")
         if edit.direction == "backward":
             error = edit.to_source
-            # After one trip a good editor may be this close; after more trips no honest one is.
+            # After one trip a good editor may be this close; after more trips no honest editor is.
             if error <= SAME and edit.number > 1:
                 sign("returned the source", f"trip {edit.number} returned the source image itself")
             elif last_error > DAMAGED and error < JUMP * last_error:

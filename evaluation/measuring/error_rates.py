@@ -19,7 +19,7 @@ WEAR = ("nothing else", "JPEG 40", "noise of 8 levels", "blur", "an autoencoder"
 class ErrorRate:
     """Counts of one judgement on images for which the right verdict is known."""
 
-    #: What is judged ("local" pairs) or who judges (a witness).
+    #: What is judged ("local" pairs) or who judges (a witness, which is an automatic check).
     of: str
     #: The change to the images in addition to the edit.
     what: str

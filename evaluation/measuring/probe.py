@@ -289,8 +289,8 @@ def _change(source: EncodedImage, answered: EncodedImage, pair: EditPair) -> Ste
             "change",
             "warning",
             "no clear change was found where the prompt asks for one",
-            "Look at the image that your model returned. A trip without a visible change counts "
-            "as failed.",
+            "Look at the image that your model returned. A round trip without a visible "
+            "change counts as failed.",
             data,
         )
     return Step("change", "passed", f"“{pair.forward}” changed the image", data=data)

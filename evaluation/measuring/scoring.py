@@ -46,7 +46,7 @@ from evaluation.metrics.parts import Part
 from evaluation.packages import package_versions
 from evaluation.witnesses import Panel
 
-# The cache of source features holds sources of at most so many pixels, which takes 150 MB.
+# The cache of source features holds sources of at most this many pixels in all: about 150 MB.
 CACHED_PIXELS = 1_200_000
 PACKAGES = (
     "convergebench",
@@ -67,9 +67,9 @@ PACKAGES = (
 class Scores:
     """The scores of one chain; every list has one entry per restored image."""
 
-    #: By full-reference metric; None if the metric was not run or does not apply to this chain.
+    #: For each full-reference metric; None if it was not run or does not apply to this chain.
     distances: dict[str, list[float] | None]
-    #: By metric that runs here but does not apply to this chain: the reason.
+    #: The reason, for each metric that runs here but does not apply to this chain.
     not_applicable: dict[str, str] = field(default_factory=dict)
     #: The headline's part that lost most; None if the headline was not run.
     because: list[str] | None = None
@@ -77,28 +77,30 @@ class Scores:
     windows: list[Box | None] | None = None
     #: Retention of objects and shapes inside the edit's footprint; None without a footprint.
     undo: list[float | None] | None = None
-    #: By no-reference metric that ran: the source's value, then those of the restored images.
+    #: For each no-reference metric that ran: the source's value, then the restored images' values.
     quality: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RestoredImages:
-    """The restored images of one chain, with their source and its subject."""
+    """The restored images of one chain, with their source and its subject (annotations)."""
 
     source: AnyImage
     restored: Iterable[AnyImage]
     subject: Subject | None = None
-    #: One footprint per image, if they differ from the subject's. Read only after all images.
+    #: One footprint (region of the edit) per image, if they differ from the subject's footprint.
+    #: They are read only after all images.
     footprints: Sequence[Mask | None] | None = None
-    #: By metric: data on the source, as stored with the calibration.
+    #: For each metric, data on the source, as stored with the calibration.
     stored: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Scorer:
     """Measures the distance from restored images to their source by each metric that runs here.
 
-    `not_run` has the other metrics with the reasons; their scores are None, never 0. The features
-    of the last few sources are cached, since many chains share a source.
+    `not_run` has the other requested metrics, with the reasons why they do not run here; their
+    scores are None, never 0. The features of the last few sources are cached, since many chains
+    share a source.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class Scorer:
                 self.metrics[name] = metric
             elif name in self.names:
                 self.not_run[name] = "; ".join(dict.fromkeys(reasons))
-        #: The witnesses of every scored trip.
+        #: The witnesses (automatic checks of edits) that judge every scored trip.
         self.panel = Panel(witnesses, self.metrics)
         #: The cached features of sources, by number of pixels and hash.
         self._sources: OrderedDict[tuple[int, bytes], dict[str, Features]] = OrderedDict()
@@ -181,7 +183,8 @@ class Scorer:
                     metric = metrics[name]
                     _measure(name, metric, batch, pool)
                     if is_large(size) and isinstance(metric, NetworkMetric):
-                        # Loading the network again takes far less time than scoring such images.
+                        # To free memory: loading the network again takes far less time than
+                        # scoring.
                         metric.unload()
         return [
             scored_chain.scores(self.names, chain.footprints)
@@ -196,7 +199,7 @@ class Scorer:
     def calibrate(
         self, source: AnyImage, subject: Subject | None = None
     ) -> dict[str, Calibration | None]:
-        """Return each metric's calibration on this source: distances of blank card and JPEGs.
+        """Return each metric's calibration on this source: distances of a blank card and of JPEGs.
 
         A metric that was not run or does not apply to this source gets None. The subject's
         footprint is ignored, because it belongs to a chain and not to the source.
@@ -319,7 +322,7 @@ class _Chain:
     ) -> None:
         self.source, self.subject = source, restored.subject or Subject()
         self.metrics, self.stored = metrics, restored.stored
-        #: By no-reference metric: the value of each image.
+        #: For each no-reference metric, the value of each image.
         self.values: dict[str, list[float | None]] = {
             name: [] for name, metric in metrics.items() if not metric.reference
         }
@@ -404,7 +407,7 @@ _Batch: TypeAlias = Sequence[tuple[_Chain, Image.Image]]
 
 
 def _in_order_of_memory(metrics: Mapping[str, Metric]) -> list[str]:
-    """Return no-reference metrics first, while the most memory is free."""
+    """Return the metrics, no-reference metrics first: they then run while most memory is free."""
     return sorted(metrics, key=lambda name: metrics[name].reference)
 
 

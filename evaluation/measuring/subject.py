@@ -1,8 +1,8 @@
 """Annotations of a chain's images that metrics need in addition to the pixels.
 
 The footprint is the region of the first forward edit. Loss inside the footprint counts like any
-other loss, and the retention inside it is also reported separately, as `undo`. Audits use the
-footprint too (docs/method.md).
+other loss, and the retention inside it is also reported separately, as `undo`. Audits (extra
+requests that test for cheating) use the footprint too (docs/method.md).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from evaluation.content.suites import EditPair, SuiteImage
 from evaluation.images import EncodedImage
 from evaluation.metrics.base import CELLS, Box, Cells, Mask, Subject
 
-# A cell counts as changed from this difference on: as a share of the full range, and as a multiple
-# of the median cell's difference.
+# A cell (of a coarse grid over the image) counts as changed if its difference exceeds two limits:
+# this share of the full range, and this multiple of the median cell's difference.
 CHANGED = 0.06
 CHANGED_TO_MEDIAN = 4.0
 GROWN = 2  # cells
@@ -30,7 +30,8 @@ class ChainSubject:
     """The subject of one chain, extended by its first trips.
 
     The footprint of an ordinary chain is the footprint of its first edit. If a trip has several
-    edits, it is the union of theirs, each measured in the trip that first makes the edit.
+    edits, it is the union of the edits' footprints, each measured in the trip that first makes the
+    edit.
     """
 
     def __init__(
@@ -97,8 +98,8 @@ def footprint(
 ) -> Mask | None:
     """Return the cells changed by a forward edit, limited to the share `most` of all cells.
 
-    Only the connected part with the most change counts; other changes are damage. None if no cell
-    changed, or if the edit has no region, such as a flip or a new style.
+    Only the connected part with the most change counts; other changes are damage. Returns None if
+    no cell changed, or if the edit has no region, such as a flip or a new style.
     """
     if pair.change != "local":
         return None

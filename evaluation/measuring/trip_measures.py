@@ -1,4 +1,4 @@
-"""Measures of one trip in addition to the metrics.
+"""Measures of one trip (an edit and its inverse) in addition to the metrics.
 
 The shell, the site and the verification of bundles all use this module, so that they agree.
 """
@@ -45,8 +45,8 @@ def measure_trip(
     """Measure trip `number`, which began with `before`.
 
     `edited` is the answer to the trip's first step, `restored` the answer to its last step, and
-    `between` has the answers to the others. Without `edited`, the edit is not judged. Without a
-    panel, there is no evidence.
+    `between` has the answers to the steps between these two. Without `edited`, the edit is not
+    judged. Without a panel (of witnesses, the automatic checks of edits), there is no evidence.
     """
     size = source.size
     original, last, final = (np.asarray(fit(p.decoded, size)) for p in (source, before, restored))
@@ -85,7 +85,7 @@ def measure_trip(
 def scoring_findings(scores: Scores, index: int) -> dict[str, Any]:
     """Return the fields of `TripMeasures` that come from scoring, for one trip.
 
-    Empty if the headline was not run.
+    The result is empty if the headline metric was not run.
     """
     findings: dict[str, Any] = {}
     if scores.because is not None and scores.windows is not None:
@@ -111,7 +111,7 @@ def _from_input(before: EncodedImage, answer: EncodedImage) -> float:
 
 
 def edit_errors(number: int, trip: TripMeasures) -> list[EditErrors]:
-    """Return the errors of a trip's answers, in which signs of cheating are searched."""
+    """Return the errors of a trip's answers, in which we look for signs of cheating."""
     if trip.step is None or trip.from_source is None:
         return []
     measure, to_source = trip.change_measure, trip.from_source**2
@@ -129,7 +129,8 @@ def edit_errors(number: int, trip: TripMeasures) -> list[EditErrors]:
 def identity_drift(measures: Iterable[Mapping[str, float]]) -> float | None:
     """Return the model's mean drift on identity pairs; None without such pairs.
 
-    `measures` are the `change_measure` of their trips.
+    Identity pairs ask for no change: drift is how much the model changes the image nevertheless.
+    `measures` are the `change_measure` of the pairs' trips.
     """
     moved = [measure["moved"] for measure in measures if "moved" in measure]
     return math.fsum(moved) / len(moved) if moved else None
@@ -148,8 +149,8 @@ def judge_global(measure: Mapping[str, float], drift: float | None) -> ChangeSee
 
 #: Detections of lower confidence are not counted.
 MIN_CONFIDENCE = 0.2
-#: Reads an image of a chain by case, repeat, trip and step: 0 for the starting image of the trip,
-#: k for the answer to its k-th step. None if the chain ended before that step.
+#: Reads an image of a chain by case, repeat, trip and step. Step 0 is the starting image of the
+#: trip, step k the answer to its k-th step. Returns None if the chain ended before that step.
 ReadStep = Callable[[Case, int, int, int], EncodedImage | None]
 
 
@@ -231,12 +232,12 @@ def _count(
 
 
 def compare_orders(suite: Suite, read: ReadStep) -> list[dict[str, Any]]:
-    """Compare two pairs' images at the points where their chains should have equal images.
+    """Compare the images of two edit pairs at points where their chains should have equal images.
 
-    A pair is compared with the pair named in its `against`, on every source image of both. At such
-    a point, both chains have made equally many edits and the same edits are in effect. Examples
-    are A then B against B then A (the commutator distance), or all edits undone. `distance` is the
-    RMSE of the two images, `standing` the number of edits in effect.
+    An edit pair is compared with the pair named in its `against`, on every source image of both. At
+    such a point, both chains have made equally many edits and the same edits are in effect.
+    Examples are A then B against B then A (the commutator distance), or all edits undone.
+    `distance` is the RMSE of the two images, `standing` the number of edits in effect.
     """
     rows = []
     cases = {(case.image, case.pair): case for case in suite.cases}

@@ -25,7 +25,7 @@ __all__ = [
     "semantic_metrics",
 ]
 
-#: In display order; a board opens with the first metric that was run.
+#: The metrics in display order; a board opens with the first metric that was run.
 METRICS: Registry[Metric] = Registry(
     "metric",
     MetricError,
@@ -65,7 +65,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def scored_metrics(pinned: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the metrics by which a run is ranked, in order, given all its pinned metrics."""
+    """Return the metrics by which a run is ranked, in order, given all metrics that it recorded."""
     ran = {name for name, pin in pinned.items() if "missing" not in pin}
     return in_order(ran.difference(no_reference_metrics()))
 
@@ -78,7 +78,7 @@ def full_reference_metrics() -> tuple[str, ...]:
 
 @cache
 def no_reference_metrics() -> tuple[str, ...]:
-    """Return the metrics that measure one image without its source; none of them ranks."""
+    """Return the metrics that measure one image without its source and never rank models."""
     return tuple(name for name in METRICS if not metric_class(name).reference)
 
 

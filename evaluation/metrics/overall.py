@@ -1,6 +1,6 @@
-"""The headline metric: an image's retention from nine kinds of damage together.
+"""The headline metric: an image's retention, which combines nine kinds of damage (parts).
 
-Q = 1 / (1 + the sum of (distance / half point)² over its parts). Parts that do not apply to a
+Q = 1 / (1 + the sum of (distance / half point)² over the parts). Parts that do not apply to a
 source are left out, such as the face part without a face.
 """
 
@@ -35,7 +35,7 @@ from evaluation.metrics.views import (
 )
 
 LAYERS = (SHAPE_LAYER, OBJECT_LAYER)
-# The share of a patch that must be inside a footprint for it to count.
+# The share of a patch that must be inside a footprint (an edit's region) for the patch to count.
 MOSTLY = 0.5
 
 
@@ -94,7 +94,7 @@ class Overall(NetworkMetric):
         "skimage": "scikit-image",
     }
     weights = "dinov2-small"
-    #: For this shorter side, a window spans about half of it.
+    #: At this length of the shorter side, a window spans about half of that side.
     smallest = 32
 
     @cached_property
@@ -109,7 +109,7 @@ class Overall(NetworkMetric):
 
     @property
     def weights_sha256(self) -> str | None:
-        """One hash of all weights; None if those of DINOv2 are missing."""
+        """One hash of all weights; None if the weights of DINOv2 are missing."""
         dinov2_sha256 = weights.WEIGHTS.load(self.weights).status().sha256
         hashes = [dinov2_sha256, *(part.weights_sha256 for part in self.parts if part.selective)]
         return dinov2_sha256 and sha256(" ".join(map(str, hashes)).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Parts of the headline: nine kinds of damage with distances and half points.
+"""Parts of the headline metric: nine kinds of damage with distances and half points.
 
 A part measures a distance in its own unit (`measure`). Its retention is
 1 / (1 + (distance / half)²), so it is 0.5 at the half point (`half`). Each part is also a metric
@@ -37,9 +37,10 @@ OBJECT_SIDE, CONTOUR_SIDE, REGION_SIDE = 4, 3, 12
 MIN_DENOMINATOR = 0.2
 # Grey levels added to fine detail, so that the logarithm is finite for flat images.
 DETAIL_OFFSET = 0.5
-# Twice a face's largest shift in a harmless copy is tolerated; each shift is capped at this.
+# Harmless copies shift a face's embedding too. Twice the largest shift is tolerated; each shift is
+# capped at this value.
 MAX_FACE_SHIFT = 0.3
-# Shorter lines are ignored, because textures may be read as such by chance.
+# Lines with fewer letters are ignored, because textures may be read as text by chance.
 LETTERS = 4
 # The precision with which tables of a source are stored; values are from 0 to 2.
 STEP = 2.0**-15
@@ -284,7 +285,7 @@ class Framing(Part):
         return PartLoss(comparison.reframed)
 
 
-#: In the order in which tables show them.
+#: The parts, in the order in which tables show them.
 PARTS: tuple[type[Part], ...] = (
     Object,
     Shape,

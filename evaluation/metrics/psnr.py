@@ -44,7 +44,7 @@ class Psnr(DirectMetric):
 
 
 def mse(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """Return the exact mean squared error of two 8-bit images, as a share of the range squared."""
+    """Return the exact mean squared error of two 8-bit images, as a share of the squared range."""
     total = 0
     # A few rows at a time fit into the processor's cache and limit the memory of a large image.
     for top in range(0, len(a), ROWS):

@@ -37,7 +37,7 @@ HASH = re.compile(r"[0-9a-f]{64}")
 FIELDS = {"sha256", "case", "repeat", "trip", "metric", "value", "version", "higher_is_better"}
 MAX_COUNT = {"repeat": 1000, "trip": 1000}
 
-#: An image of a run: by its hash, or by case, repeat and trip.
+#: An image of a run, named by its hash, or by case, repeat and trip.
 Key = str | tuple[str, int, int]
 
 
@@ -58,7 +58,7 @@ class ScoreFile:
     """A checked score file."""
 
     rows: tuple[Row, ...]
-    #: By metric: its version, its direction and the SHA-256 of the score file.
+    #: For each metric, its version, its direction and the SHA-256 of the score file.
     metrics: Mapping[str, Mapping[str, Any]]
 
 
@@ -120,7 +120,7 @@ def _csv_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
         for values in reader:
             line = f"{name}, line {reader.line_num}"
             if None in values or None in values.values():
-                raise ScoreFileError(f"{line}: its number of fields differs from the first line")
+                raise ScoreFileError(f"{line}: this line has more or fewer fields than line 1")
             yield line, values
     except csv.Error as error:
         raise ScoreFileError(f"{name}, line {reader.line_num}: {error}") from None
@@ -134,7 +134,7 @@ def _json_rows(text: str, name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
     for number, values in enumerate(objects, start=1):
         line = f"{name}, row {number}"
         if not isinstance(values, dict):
-            raise ScoreFileError(f"{line}: not an object")
+            raise ScoreFileError(f"{line}: the row is not a JSON object")
         _check_fields(line, values)
         yield line, values
 
@@ -161,7 +161,7 @@ def _image(line: str, values: Mapping[str, Any]) -> Key:
     if not case:
         raise ScoreFileError(f"{line}, case: give a case, or a sha256 instead")
     if not can_be_stored(case):
-        raise ScoreFileError(f"{line}, case: it contains a NUL byte")
+        raise ScoreFileError(f"{line}, case: the name contains a NUL byte")
     return case[:200], _count(line, values, "repeat"), _count(line, values, "trip")
 
 
@@ -247,7 +247,7 @@ def place_values(score_file: ScoreFile, chains: Iterable[ChainImages]) -> None:
             raise ScoreFileError(f"{row.line}, {which}: the run has no image {name}")
         if values_by_image.setdefault((row.image, row.metric), row.value) != row.value:
             raise ScoreFileError(
-                f"{row.line}, value: {row.metric} has a different value for this image above"
+                f"{row.line}, value: an earlier row has another value of {row.metric} for this image"
             )
         for chain, number in targets:
             values = chain.quality.setdefault(row.metric, [None] * (len(chain.restored) + 1))

@@ -65,7 +65,7 @@ class Clip(FeatureMetric):
     ) -> float | None:
         """Return the cosine between the change of the image and the change of the text.
 
-        None if the image or the text did not change.
+        Both changes are differences of embeddings. Returns None if one of them is zero.
         """
         import open_clip
         import torch

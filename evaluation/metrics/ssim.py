@@ -111,7 +111,7 @@ def _ratio(product: Plane, squares: Plane, constant: np.float32) -> Plane:
 
 
 def plane(image: Image.Image) -> Plane:
-    """Return the image minus OFFSET; a large image is returned unchanged and centred by rows."""
+    """Return the image minus OFFSET; a large image unchanged, to be centred some rows at a time."""
     values: Any = np.asarray(image)
     return values if is_large(image.size) else centred(values)
 
@@ -145,7 +145,7 @@ class MsSsim(DirectMetric):
     """MS-SSIM (Wang et al., 2003): SSIM over five scales, each half the size of the one before.
 
     It combines contrast and structure of every scale with luminance of the last. An image too small
-    for the window at the fifth scale is not measured, because fewer scales are another metric.
+    for the window at the fifth scale is not measured, because fewer scales would be another metric.
     """
 
     name, label, version = "ms_ssim", "MS-SSIM", "1"
@@ -174,7 +174,7 @@ def _similarity(source: Sequence[Moments], values: Plane) -> float:
 
 
 def _scales(values: Plane) -> list[Plane]:
-    """Return the image at five sizes; each pixel is the mean of 2 x 2 of the size before."""
+    """Return the image at five sizes; each pixel is the mean of 2 x 2 pixels of the last size."""
     import cv2
 
     scales = [values]

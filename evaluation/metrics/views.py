@@ -1,4 +1,4 @@
-"""Views of an image that the headline's parts compare, and the alignment of images.
+"""Views of an image that parts of the headline metric compare, and the alignment of images.
 
 The views of an image are the features of its patches, its colours and its fine detail. Each view is
 computed once. A restored image is first aligned with its source if a shift, zoom or skew explains
@@ -37,8 +37,8 @@ ROWS = 64
 BANDS_SIDE, FINE, COARSE = 512, 0.7, 1.4
 # Registration: the largest and smallest side of the copies it compares, and the side of its blocks.
 SIDE, MIN_SIDE, BLOCK = 256, 16, 16
-# A warp is applied if it leaves less than this share of the difference.
-LARGEST_REST = 0.9
+# A warp is applied if it leaves less than this share of the difference between the images.
+LARGEST_REMAINDER = 0.9
 
 
 class View:
@@ -94,7 +94,7 @@ class Source:
 
 @dataclass
 class Comparison:
-    """A source and one restored image at its size."""
+    """A source and one restored image at the source's size."""
 
     source: Source
     #: The restored image unaligned, for faces and text.
@@ -148,7 +148,7 @@ def harmless_copies(image: Image.Image) -> list[Image.Image]:
 def dissimilarity(before: Tokens, after: Tokens, layer: int) -> Floats:
     """Return each patch's dissimilarity: 1 - its best cosine with a nearby patch.
 
-    Both directions are compared, and the worse one counts.
+    Patches of `before` are sought in `after` and the other way round; the worse result counts.
     """
     one, other = before[layer], after[layer]
     rows, columns = one.shape[:2]
@@ -200,7 +200,7 @@ def register(
     best, least = None, still.rest
     for warp in likely_warps(before, after):
         rest = moved(still, warp).rest
-        if rest < LARGEST_REST * least:
+        if rest < LARGEST_REMAINDER * least:
             best, least = warp, rest
     if best is None:
         return restored, np.ones((CELLS, CELLS)), 0.0

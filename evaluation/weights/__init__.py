@@ -66,8 +66,8 @@ def fetch(name: str, *, file: Path | None = None, progress: Progress | None = No
     """Fetch the file of these weights if it is missing; verify and return it.
 
     `file` is a local copy, or a local file to convert. `progress(stage, done, total)` is called
-    during a download; `total` is None if unknown. Several processes may call it at once. Raises
-    WeightsError, which names the remedies.
+    during a download; `total` is None if unknown. Several processes may call this function at once.
+    Raises WeightsError, which names the remedies.
     """
     return WEIGHTS.load(name).fetch(file, progress or (lambda stage, done, total: None))
 

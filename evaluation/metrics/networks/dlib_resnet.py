@@ -26,7 +26,8 @@ Floats = NDArray[np.float32]
 #: The side of the network's square input.
 SIDE = 150
 NUMBERS = 128
-# Channels of the first convolution, then of each block of two, and whether it halves the sides.
+# Channels of the first convolution; then, for each block of two, its channels and whether it halves
+# the sides.
 FIRST = 32
 BLOCKS = (
     *((32, False),) * 3,
@@ -97,8 +98,8 @@ class DlibResnet:
             pixels = torch.from_numpy(face).permute(2, 0, 1)[None].float()
             values = self._first((pixels - self._means).div_(PIXELS)).relu_()
             values = max_pool2d(values, 3, 2)
-            for entry, rest in self._blocks:
-                residual = rest(entry(values).relu_())
+            for entry, second in self._blocks:
+                residual = second(entry(values).relu_())
                 shortcut = avg_pool2d(values, 2) if entry.stride == 2 else values
                 values = _sum(residual, shortcut).relu_()
             numbers: NDArray[np.float64] = (values.mean((2, 3)) @ self._last)[0].double().numpy()

@@ -17,11 +17,11 @@ from evaluation.metrics.base import Box
 from evaluation.metrics.networks import dlib_resnet
 from evaluation.weights.packages import DlibFaces
 
-# A face is searched for in a square this many times as large as its annotation, because it may have
-# moved or grown. The square is resized to this side.
+# A face is searched for in a square AROUND times as large as its annotation, because the face may
+# have moved or grown. The square is resized to SIDE pixels.
 AROUND = 2.2
 SIDE = 320
-# The detection network takes a second at SIDE pixels. At this side a face still has 90 px.
+# The detection network takes a second at SIDE pixels. At SMALL_SIDE a face still has 90 px.
 SMALL_SIDE = 192
 # The longer side of whole images in which a face is searched for.
 WHOLE_SIDE = 512
@@ -50,7 +50,7 @@ class Faces:
     def __init__(self) -> None:
         # Threads may not share dlib's detector.
         self._lock = Lock()
-        # Cached, because the face metric and the witness of identity measure the same images.
+        # Cached, because the face metric and the check of identity (a witness) use the same images.
         self._embeddings = LruCache[Any](CACHED)
 
     def embedding(self, image: Image.Image, face: Box) -> Any:

@@ -15,7 +15,8 @@ from evaluation import weights
 from evaluation.metrics.base import Luma, MetricError, is_large
 
 # Text is detected in a copy whose longer side is SIDE. Small images are enlarged at most by
-# MAX_ENLARGEMENT, because more shows no further letters. Lines are read at LINE_HEIGHT, as trained.
+# MAX_ENLARGEMENT, because more shows no further letters. Lines are read at LINE_HEIGHT, as in
+# training.
 SIDE, STEP = 640, 32
 MAX_ENLARGEMENT = 1.5
 LINE_HEIGHT, LINE_WIDTH = 48, 320

@@ -82,7 +82,10 @@ class Graph:
                 kernel not in self.weights
                 or operations.setdefault(kernel, node["op"]) != node["op"]
             ):
-                raise GraphError(f"the convolution {node['name']} shares or lacks its weights")
+                raise GraphError(
+                    f"the convolution {node['name']} has no weights, or shares them with another "
+                    "kind of convolution"
+                )
         return operations
 
     def _order(self, outputs: Sequence[str], given: Collection[str]) -> list[str]:
@@ -117,7 +120,7 @@ def _node_name(source: str) -> str:
 
 
 def _pick(values: Mapping[str, Any], source: str) -> Any:
-    """Return the value that an input names; "split:1" is the second value of a node."""
+    """Return the value that an input names; "split:1" is the second value of the node "split"."""
     name, _, index = source.partition(":")
     value = values[name]
     return value[int(index or 0)] if isinstance(value, list) else value
@@ -205,7 +208,7 @@ def _border(values: Any, kernel: Sequence[int], a: _Attributes) -> list[int]:
     return border
 
 
-#: Applied in place to a convolution's result.
+#: Activations, applied in place to a convolution's result.
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "Relu": lambda x: x.relu_(),
     "Relu6": lambda x: x.clamp_(0, 6),

@@ -129,7 +129,7 @@ def test_impossible_sets_of_chains_are_refused():
         check_chains([chain(0.9)], 0)
     with pytest.raises(ValueError, match="duplicate chain"):
         check_chains([chain(*[0.9] * N), chain(*[0.8] * N)], N)
-    with pytest.raises(ValueError, match="completed, but 2 of 20"):
+    with pytest.raises(ValueError, match="completed, but has 2 of 20"):
         check_chains([chain(0.9, 0.8)], N)
 
 

@@ -57,7 +57,7 @@ def test_json_rows_are_read_too():
         ("sha256,metric,value\n", "the field version is missing"),
         (f"{HEAD[:-1]},beauty\n", "there is no field 'beauty'"),
         ("metric,value,version\n", "name images by sha256, or by case and trip"),
-        (f"{HEAD}{SOURCE},musiq,1\n", "line 2: its number of fields differs"),
+        (f"{HEAD}{SOURCE},musiq,1\n", "line 2: this line has more or fewer fields"),
         (f"{HEAD}12,musiq,1,1\n", "line 2, sha256: '12' is not 64"),
         (f"{HEAD},musiq,1,1\n", "line 2, case: give a case"),
         (f"{HEAD}{SOURCE},Müsiq,1,1\n", "line 2, metric: 'Müsiq' is not a name"),
@@ -70,7 +70,7 @@ def test_json_rows_are_read_too():
         (f"{BY_CASE}x,0,-1,musiq,1,1,\n", "line 2, trip: '-1' is not a number from 0"),
         (f"{BY_CASE}x,0,1,musiq,1,1,false\n", "MUSIQ is better when higher"),
         (f"{BY_CASE}x,0,1,musiq,1,1,perhaps\n", "'perhaps' is not true or false"),
-        ("[1]", "row 1: not an object"),
+        ("[1]", "row 1: the row is not a JSON object"),
         ("[{", "is not readable JSON"),
     ],
 )
@@ -84,7 +84,9 @@ def test_unknown_images_and_contradicting_values_are_refused():
         place_values(read(f"{HEAD}{'d' * 64},musiq,1,1\n"), [chain()])
     with pytest.raises(ScoreFileError, match="line 2, case: the run has no image pond--hat"):
         place_values(read(f"{BY_CASE}pond--hat,0,9,musiq,1,1,\n"), [chain()])
-    with pytest.raises(ScoreFileError, match="line 3, value: musiq has a different value"):
+    with pytest.raises(
+        ScoreFileError, match="line 3, value: an earlier row has another value of musiq"
+    ):
         place_values(read(f"{HEAD}{FIRST},musiq,1,1\n{FIRST},musiq,2,1\n"), [chain()])
 
 
