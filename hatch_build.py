@@ -1,4 +1,4 @@
-"""Put the JSON Schemas of every `--json` and every file of a run into the wheel."""
+"""Put the JSON Schemas of every `--json` output and every file of a run into the wheel."""
 
 from __future__ import annotations
 

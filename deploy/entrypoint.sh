@@ -7,7 +7,7 @@ web)
 		--worker-tmp-dir /tmp --config python:convergebench_site.web_server
 	;;
 prepare)
-	# Run once per release, before web and workers. Safe to repeat and to run twice at once.
+	# Run this for each release, before web and workers start. It is safe to repeat, also in parallel.
 	python manage.py migrate --no-input
 	python manage.py storage make-bucket
 	exec python manage.py load_benchmark --suites ${SUITES:-smoke}
