@@ -84,7 +84,7 @@ class Results:
 
     @cached_property
     def metrics(self) -> metric_results.Results:
-        """The results by metric, the headline first."""
+        """The results by metric, the headline metric first."""
         return run_results(self.suite, self.scores)
 
     @property

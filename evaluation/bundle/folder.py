@@ -287,7 +287,7 @@ class FolderSource:
 
     @cached_property
     def _measured(self) -> _Measured:
-        """The results of every chain by every metric, and all standings of the run."""
+        """The results of every chain by every metric, and all standings (results of the run)."""
         suite, calibrations = self.folder.suite, self.calibrations()
         results: dict[str, dict[str, Any]] = {chain.name: {} for chain in self._chains}
         rows = []

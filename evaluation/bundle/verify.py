@@ -5,6 +5,7 @@ differ slightly (see the tolerances in `evaluation.bundle.checks`); all others m
 
 A "line" is a record of the bundle or a trip in a record. A witness is an automatic check of whether
 an edit was made, such as an object detector. The judge is a witness that queries a language model.
+A standing is the run's result by one metric at one threshold, for one group of cases.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Verification:
     """The verification of one bundle, which can be resumed between chains."""
 
     def __init__(self, bundle: Bundle, finished: Collection[str] = ()) -> None:
-        """Prepare all checks except those of the chains in `finished`."""
+        """Prepare all checks except those of the chains whose names are in `finished`."""
         self.finished, self.in_chains = list(finished), False
         self.bundle, self.document, self.suite = bundle, bundle.document, bundle.suite
         self.arm = bundle.arm
@@ -119,7 +120,8 @@ class Verification:
         self.able = [name for name in metrics if name not in self.unable]
         self.able += [name for name, reason in self.no_reference.items() if not reason]
         self.secrets = self.document.run.secrets
-        #: The calibrations computed here, by image and metric; empty until sources are checked.
+        #: The calibrations (the scale of each metric on each image) computed here, by image and
+        #: metric; empty until the sources are checked.
         self.calibrations: dict[str, dict[str, Calibration | None]] = {}
         self.store = BundleScores(bundle, self.scorer)
         #: The witnesses of the run that cannot run here, with the reasons.

@@ -37,7 +37,7 @@ class Hook(Protocol):
         """Record a played trip: chain, image, pair, trip, seconds and cost."""
 
     def end(self, results: Mapping[str, MetricResult] | None) -> None:
-        """End the run with its results by metric, the headline first; None if not scored."""
+        """End the run with its results by metric, the headline metric first; None if not scored."""
 
 
 #: Called after every trip that is played.

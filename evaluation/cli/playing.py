@@ -114,7 +114,8 @@ class PlayOptions:
     `budget` and `price` (of one edit) are in USD. `max_edits` bounds all calls, including
     retries. `stop_after` ends a chain this many trips after its result is known (3 is a good
     number): fewer edits, the same half-life. `secret` repeats the seeds and order of another run.
-    `audits` adds the audits (extra requests that test for cheating) that a site plays.
+    `audits` adds the audits (extra requests that test for cheating) that a site plays. `arm` has
+    the settings that differ from the suite's.
     """
 
     parallel: int | None = None

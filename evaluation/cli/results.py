@@ -1,4 +1,7 @@
-"""Results of a run by metric, computed from its scores: as records and as tables."""
+"""Results of a run by metric, computed from the run's scores: as records and as tables.
+
+The headline is the metric that ranks runs.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +116,7 @@ class NoReference(Strict):
 
 
 def run_results(suite: Suite, scores: RunScores, threshold: float = DEFAULT_THRESHOLD) -> Results:
-    """Return the results of one run, the headline first.
+    """Return the results of one run, the headline metric first.
 
     Leaves out metrics that were not run, and metrics by which a stopped chain was still usable.
     """

@@ -27,7 +27,7 @@ FACE_PLACES = {
     "neck": "neck",
 }
 PLACES = (*FACE_PLACES, "face", "clothes", *AREAS, "text")
-#: Areas on whose lower edge a thing stands; in other areas it hangs in the middle.
+#: Areas on whose lower edge a drawing stands; in the other areas drawings hang in the middle.
 STANDING_AREAS = frozenset({"floor", "surface", "water"})
 
 # The smallest shares of the image's area. The test of whether an edit is visible compares blocks of
@@ -44,8 +44,8 @@ class Thing:
     """A drawing's place and size, and its usual names.
 
     `width` is relative to the face's width for worn things, or to the distance of the eyes for
-    glasses. For other things it is the largest share of the image's shorter side. `anchor` is the
-    point of the drawing, in fractions of its size, that is put on the head's annotated point.
+    glasses. For other things, `width` is the largest share of the image's shorter side. `anchor` is
+    the point of the drawing, in fractions of its size, that is put on the head's annotated point.
     `alone` is the spot in an image without annotations: the centre in fractions of the image, and
     the width as a share of the shorter side.
     """

@@ -245,7 +245,7 @@ def _results(
 
 
 def compare_arms(suite: Suite, arms: Mapping[str, RunScores]) -> dict[str, ExperimentNumbers]:
-    """Compare the arms by every metric that all of them have, the headline first."""
+    """Compare the arms by every metric that all of them have, the headline metric first."""
     shared = set.intersection(*(set(scores.metrics) for scores in arms.values()))
     numbers = {}
     for metric in in_order(shared):

@@ -94,7 +94,7 @@ class Audit(BaseModel):
 class RunResults(PlayedRun):
     """A played run, with its results unless it paused or was only played."""
 
-    results: Results = Field(default={}, description="By metric, the headline first.")
+    results: Results = Field(default={}, description="By metric, the headline metric first.")
     audit: Audit | None = None
 
 

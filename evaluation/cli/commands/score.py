@@ -120,7 +120,7 @@ class ScoreOutput(Output):
     name: str
     complete: bool
     no_reference: dict[str, NoReference] = Field(default={}, description="By no-reference metric.")
-    results: Results = Field(description="By metric, the headline first.")
+    results: Results = Field(description="By metric, the headline metric first.")
     scores: RunScores
 
 

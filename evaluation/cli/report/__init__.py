@@ -97,7 +97,7 @@ class Report:
 
     @cached_property
     def metrics(self) -> list[str]:
-        """The metrics that every run has, the headline first."""
+        """The metrics that every run has, the headline metric first."""
         shared = set.intersection(*(set(run.scores.metrics) for run in self.runs))
         return in_order(shared)
 
