@@ -44,8 +44,8 @@ def _databases_of_their_own() -> None:
 def _json_in_any_order() -> Iterator[None]:
     """Read about half of all stored JSON objects with their keys in reverse.
 
-    SQLite keeps the order in which keys were written and PostgreSQL's jsonb does not, so code
-    that relies on an order is right by chance. The same object is always read in the same order.
+    SQLite keeps the order in which keys were written; PostgreSQL's jsonb does not. Code that relies
+    on an order is right only by chance. The same object is always read in the same order.
     """
     from django.db.models import JSONField
 

@@ -88,7 +88,7 @@ def _enqueue(run_id: int, kind: str, queue_name: str, copies: int) -> None:
                 )
     except RedisError as error:
         log.warning("not enqueued", run=run_id, kind=kind, error=type(error).__name__)
-        # A job must not wait for Redis, because meanwhile it does not renew its leases.
+        # A job must not wait for Redis, because meanwhile its leases (claims to chains) could lapse.
         _retry_at = time.monotonic() + RETRY_SECONDS
 
 

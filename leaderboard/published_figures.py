@@ -431,7 +431,7 @@ def _model(name: str) -> EditingModel:
 def _chain(
     run: Run, case: Case, repeat: int, rounds: dict[int, float], metric: MetricVersion
 ) -> None:
-    """Store a chain with its SSIM by round. A chain that ends early is censored there."""
+    """Store a chain with its SSIM by round; after an early end, the further trips are unknown."""
     complete = len(rounds) == run.suite.trips
     chain = Chain.objects.create(
         run=run,

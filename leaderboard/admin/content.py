@@ -387,7 +387,7 @@ class EditPairAdmin(CurationActions, ImportExportMixin, HistoryAdmin):
         )
 
     def trial_view(self, request: HttpRequest, pk: int, slug: str, direction: str) -> HttpResponse:
-        """Serve the image after the forward edit, or after both, by the exact reference editor."""
+        """Serve the image after the forward edit, or after both, by a program without noise."""
         if direction not in ("forward", "backward") or not self.has_view_permission(request):
             raise Http404
         pair = get_object_or_404(EditPair, pk=pk)

@@ -1,10 +1,9 @@
 """Measure how fast the board answers: python -m leaderboard.benchmarks.pages
 
 One database has two boards, of 10 and of 100 invented models, with equally many reference editors.
-This process views the boards in turns, and divides the processor time of the larger board by that
-of the smaller one: for the first view after a change, and for a cached view. Then 16 clients
-request the larger board and a static file of the same bytes, in turns, from one gunicorn. Exits
-with 1 if a ratio exceeds its limit.
+This process views the boards in turns and divides their processor times: for the first view after
+a change, and for a cached view. Then 16 clients request the larger board and a static file of the
+same bytes, in turns, from one gunicorn. Exits with 1 if a ratio exceeds its limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure how many votes a minute the site can take: python -m leaderboard.benchmarks.votes
 
-Voters use one gunicorn with two processes. They fetch the three images of each pair and answer it,
-first at a pace of 600 votes a minute and then as fast as they can, while a reader requests the
+Voters use one gunicorn with two processes. They fetch the three images of each pair and answer it:
+first at a pace of 600 votes a minute, then as fast as they can. Meanwhile a reader requests the
 board. The processor time of the two processes per vote is measured too, because other programs on
 the machine do not change it. Exits with 1 if 500 votes a minute would take more than half of two
 cores.

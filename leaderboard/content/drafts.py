@@ -37,7 +37,7 @@ from leaderboard.models.runs import RunState
 from leaderboard.models.suites import Curation
 from leaderboard.standings.stored import chain_result
 
-#: The reference editor that tries out edits. It saves as JPEG, as many models do.
+#: The editor that tries out edits: a program, not a model. It saves JPEGs, as many models do.
 CHECKING_EDITOR = "jpeg"
 #: Long, because cached results never change and a curator may work on a draft for days.
 CACHE_SECONDS = 7 * 24 * 3600

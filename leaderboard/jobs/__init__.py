@@ -1,8 +1,10 @@
 """RQ jobs: claim, lease, pause, resume and recover the work of workers.
 
 The database records all work; Redis only wakes workers. A job takes the primary key of a row and
-does the work that the database lists for that row. Calling a job twice, in parallel or after a crash is
-safe. RQ calls the jobs by their names in this module.
+does the work that the database lists for that row. Calling a job twice, in parallel or after a crash
+is safe. RQ calls the jobs by their names in this module.
+
+A lease is a worker's claim to a piece of work; it lapses unless the worker renews it.
 """
 
 from __future__ import annotations

@@ -79,15 +79,17 @@ def start(
 ) -> Run:
     """Create a run with all its chains, and queue it.
 
-    `stop_after` defaults to the suite's value. Reference editors play all trips by default: they
-    cost nothing, and the charts need their full curves. An experiment's `arm` (the settings of its
+    `stop_after` defaults to the suite's value. Reference editors (programs with known behaviour)
+    play all trips by default: they cost nothing, and the charts need their full curves. An experiment's `arm` (the settings of its
     runs) must be resolved already. Such a run is never ranked, so it has no audits (extra calls
     that test for cheating).
     """
     if not suite.is_frozen:
         raise NotAllowed(f"{suite} is a draft; freeze it first.")
     if suite.sealed and not arm.is_default:
-        raise NotAllowed(f"{suite} is sealed: an experiment would publish its images and wordings.")
+        raise NotAllowed(
+            f"{suite} is sealed: an experiment would publish the suite's secret images and wordings."
+        )
     secret = secret or new_secret()
     if stop_after is None:
         stop_after = 0 if editing_model.is_reference else suite.stop_after

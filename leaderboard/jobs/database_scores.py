@@ -250,7 +250,7 @@ class DatabaseScores(ScoreStore):
     def end_lost_chain(self, chain: PlayedTrips, reason: str) -> None:
         """End the chain at its last scored trip.
 
-        The chain is censored in the statistics: the fault is this site's.
+        In the statistics the later trips are unknown (censored): the fault is this site's.
         """
         row: Chain = chain.key.chain
         log.error("chain lost", run=self.run.pk, chain=row.pk, why=reason)

@@ -95,7 +95,7 @@ def _fetch_again(editor: Editor, stored: StoredImage, url: str | None) -> bool:
 
 
 def sweep() -> None:
-    """Release lapsed leases, resume runs that are due, enqueue all unfinished work."""
+    """Release lapsed claims of dead workers, resume due runs, enqueue all unfinished work."""
     if released := Chain.objects.release_lapsed():
         log.warning("chains released from dead workers", chains=released)
     for run in Run.objects.due():

@@ -1,4 +1,4 @@
-"""Handle stop requests, leases, and an unavailable database or storage."""
+"""Handle stop requests, leases (claims that lapse), and an unavailable database or storage."""
 
 from __future__ import annotations
 

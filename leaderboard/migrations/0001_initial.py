@@ -924,7 +924,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('kind', models.CharField(choices=[('pair', 'Which is closer to the original?'), ('usable', 'Could you still use this image?')], max_length=8)),
                 ('gold', models.CharField(blank=True, choices=[('', 'No'), ('first', 'The first is closer'), ('yes', 'Usable, by all'), ('no', 'Not usable, by all')], max_length=8)),
-                ('ease', models.FloatField(default=0, help_text="How clear the answer is by the headline metric, 0 to 1.")),
+                ('ease', models.FloatField(default=0, help_text='How clear the answer is by the headline metric (overall), 0 to 1.')),
                 ('due', models.FloatField(help_text='Position in the queue of questions; empty: not in use now.', null=True)),
                 ('asked', models.PositiveIntegerField(default=0)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),

@@ -63,7 +63,9 @@ class Experiment(models.Model):
     def clean(self) -> None:
         # The experiment's page would reveal the suite's secret images and wordings.
         if self.suite_id and self.suite.sealed:
-            raise ValidationError({"suite": "A sealed suite cannot be used in an experiment."})
+            raise ValidationError(
+                {"suite": "A sealed suite is secret and cannot be used in an experiment."}
+            )
 
 
 class ExperimentArm(models.Model):

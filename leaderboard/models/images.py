@@ -69,7 +69,7 @@ class StoredImage(models.Model):
     width = models.PositiveIntegerField()
     height = models.PositiveIntegerField()
     bytes = models.PositiveIntegerField()
-    # The time the image was last stored. Garbage collection spares recent rows, even if an image is
+    # The time the image was last stored. Garbage collection spares recent rows. An image may be
     # stored again meanwhile: the deletion waits for the row's lock, then checks the time again.
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 

@@ -89,6 +89,8 @@ RANK_FIELDS_HERE = tuple(f"{name}_here" for name in RANK_FIELDS)
 class Standing(models.Model):
     """A run's result by one metric at one threshold in one scope, with intervals and rank.
 
+    A scope is a set of cases, such as all cases or a category.
+
     A half-life of None is longer than the suite's trips ("> N"). So is a bound of None, if
     `has_interval` is True; scopes with too few images or pairs have no interval.
     """
@@ -178,7 +180,7 @@ class CaseValues(models.Model):
 
 
 class NoReferenceResult(models.Model):
-    """The results of no-reference metrics for a run, written with its standings."""
+    """A run's results by no-reference metrics, which rate an image without its source."""
 
     run = models.OneToOneField(Run, models.CASCADE, related_name="no_reference")
     numbers = models.JSONField(

@@ -24,7 +24,7 @@ class Kind(models.TextChoices):
 
 
 def votable_runs() -> models.QuerySet[Run]:
-    """Return runs whose images may be voted on: public, finished, not sealed."""
+    """Return runs whose images may be voted on: public, finished, no published figures."""
     return Run.objects.public().filter(state=RunState.FINISHED, suite__published_elsewhere=False)
 
 
@@ -71,7 +71,7 @@ class Question(models.Model):
     second = models.ForeignKey(Trip, models.CASCADE, null=True, related_name="asked_second")
     gold = models.CharField(max_length=8, choices=Gold, blank=True)
     ease = models.FloatField(
-        default=0, help_text="How clear the answer is by the headline metric, 0 to 1."
+        default=0, help_text="How clear the answer is by the headline metric (overall), 0 to 1."
     )
     # The question with the smallest value is the most informative and is asked next; each use
     # raises the value.

@@ -111,7 +111,7 @@ class SiteCollector(Collector):
     def _calls(self) -> Iterator[Metric]:
         """Yield the outcomes of the last hour's calls, such as `rate_limited` or `lost`."""
         since = timezone.now() - WINDOW
-        # Filter by run, because the ledger is indexed by run and time.
+        # Filter by run, because the ledger of calls is indexed by run and time.
         recent = Run.objects.filter(
             Q(progress__progress_at__gte=since) | Q(state__in=ACTIVE_STATES)
         )

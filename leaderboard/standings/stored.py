@@ -216,6 +216,7 @@ def _measure(
 ) -> list[tuple[Chain, MeasuredChain]] | None:
     """Return each chain with its measurements; None if a calibration is missing.
 
+    A calibration is the metric's distances from a source to copies with a known loss.
     `outcome` replaces the outcome of every chain.
     """
     pixels = {chain.case.image.pixels_sha256 for chain in chains}
@@ -230,7 +231,7 @@ def _measure(
         calibration = calibrations.get(chain.case.image.pixels_sha256)
         if calibration is None and _is_selective(metric.name):
             continue
-        # An unfinished chain is censored after its last played trip.
+        # An unfinished chain is censored: the trips after its last played trip are unknown.
         ended = chain.outcome if chain.state == ChainState.PLAYED else ""
         trips = [
             ScoredTrip(
@@ -419,7 +420,7 @@ def _ranks(
 def _record_changes(suite: Suite, at: datetime) -> None:
     """Save the changes of the suite's board.
 
-    Excludes reference editors, sealed suites and results published elsewhere.
+    Excludes reference editors, sealed (secret) suites and results published elsewhere.
     """
     if suite.sealed or suite.published_elsewhere:
         return

@@ -1,4 +1,4 @@
-"""Control runs: pause, resume, cancel, score again, rebuild standings."""
+"""Control runs: pause, resume, cancel, score again, recompute results by metric."""
 
 from __future__ import annotations
 
