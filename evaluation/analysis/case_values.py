@@ -118,7 +118,7 @@ def values_by_threshold(
 
 
 def last_common_trip(chains: Iterable[ChainResult], trips: int) -> int:
-    """Return the last trip that every chain stopped early has; `trips` if none was stopped."""
+    """Return the last trip of the shortest chain that was stopped early; `trips` if none was."""
     ends = (len(chain.retention) for chain in chains if chain.outcome == KNOWN)
     return min(trips, min(ends, default=trips))
 
@@ -138,7 +138,7 @@ def extended_curve(chain: ChainResult, trips: int) -> Floats:
 
 
 def chain_auc(chain: ChainResult, trips: int) -> float | None:
-    """Return the AUC of one chain; None if it was stopped early. Lost trips count as 0."""
+    """Return the AUC of one chain, with 0 for interrupted trips; None if it was stopped early."""
     if last_common_trip([chain], trips) < trips:
         return None
     segments = _segments([chain], extended_curve(chain, trips)[None])
@@ -174,7 +174,7 @@ def _survival(
 ) -> tuple[Floats, Floats]:
     """Return the times at which chains ended, and each case's share usable from then on.
 
-    It is the share of the case's chains; in a category with interrupted chains, a pseudo-value.
+    The share counts the case's chains. In a category with interrupted chains, it is a pseudo-value.
     """
     times = np.array([end.time for end in events])
     ended = np.array([end.cause is not None for end in events], dtype=bool)

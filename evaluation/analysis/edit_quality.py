@@ -1,7 +1,7 @@
 """Edit quality: a judge's rating of the first edit of each case.
 
-The rating shows how good an edit looks; usable trips show how often it can be repeated. Edit
-quality does not depend on a metric.
+The judge is a vision-language model (evaluation.witnesses.judge). The rating shows how good an edit
+looks; usable trips show how often it can be repeated. Edit quality does not depend on a metric.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a chain: when an image became unusable in repeated round trips, and why."""
+"""The end of a chain of round trips at a threshold of retention: its time and its cause."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOPPED = (KNOWN, CONVERGED)
 BROKEN = ("refused", "blank", "failed")
 OUTCOMES = (COMPLETED, *STOPPED, *BROKEN, LOST)
 
-#: The cause if a chain ends by a metric that is not a part of the headline (`overall`).
+#: The cause of a fall by a metric that is not a part of the headline (`overall`).
 WHOLE = "whole"
 #: The causes of a fall to the threshold: the headline's part that lost most, or WHOLE.
 CROSSINGS = (*(part.name for part in PARTS), WHOLE)
@@ -41,7 +41,7 @@ TOLERANCE = 1e-9
 
 
 def crossing_cause(metric: str) -> str:
-    """Return the cause if chains end by this metric: its name if a headline part, or "whole"."""
+    """Return the cause of a fall by this metric: its name for a headline part, else "whole"."""
     return metric if metric in CROSSINGS else WHOLE
 
 
@@ -80,7 +80,7 @@ class ChainResult:
 
     Unless `outcome` is "completed", trip n + 1 has no restored image. The model caused "refused",
     "blank" and "failed"; "lost" means that the benchmark interrupted the chain. Chains with "known"
-    or "converged" were stopped early; a converged chain repeats its last trip.
+    or "converged" were stopped early; the last trip of a converged chain is repeated.
 
     The other tuples have one flag per trip, None if not judged: `change_seen` is judged from
     pixels, `made` and `undone` by witnesses that may end a chain, `edits_made` and `edits_undone`

@@ -76,7 +76,7 @@ class RankTest:
     """Friedman's test over cases, or the signed-rank test if there are two arms.
 
     An arm with the mean rank 1 has the most usable trips in every case. `statistic` and `p` are
-    None if there are fewer than two cases.
+    None with fewer than two cases.
     """
 
     test: str
@@ -140,7 +140,10 @@ def experiment_numbers(
     *,
     seed: int = SEED,
 ) -> ExperimentNumbers:
-    """Compare all arms with the first. Raises ValueError without two arms and a shared case."""
+    """Compare all arms with the first.
+
+    Raises ValueError if there are fewer than two arms or if they share no case.
+    """
     names = list(arms)
     if len(names) < 2:
         raise ValueError("an experiment needs a baseline and at least one other arm")

@@ -1,7 +1,7 @@
 """Proposals of half points for the headline's parts, fitted to people's votes.
 
 The headline (the metric `overall`) adds up one term per part, (distance / half point)². An image's
-retention is 1 / (1 + the sum of the terms), so a part whose distance equals its half point alone
+retention is 1 / (1 + the sum of the terms), so one part at its half point, without other loss,
 halves the retention. If a half point is too small by a factor f, its terms are too large by f². We
 therefore fit one factor per part to the terms. The fit has two aims: half of the people call an
 image with the sum 1 unusable, and people prefer the image with the smaller sum.
@@ -23,8 +23,7 @@ MIN_SHARE = 0.25
 # The prior: today's half points are right within a factor of two (one standard deviation). No
 # proposal changes a half point by more than a factor of four.
 PRIOR_SPREAD, LARGEST_FACTOR = math.log(2), math.log(4)
-# The prior of the logarithm of the slope with which answers follow the lead
-# (`VotesWithTerms.lead`).
+# Answers follow the lead (`VotesWithTerms.lead`) with a slope. This is the prior of its logarithm.
 SLOPE, SLOPE_SPREAD = math.log(2), 1.0
 #: The number of folds for cross-validation over cases.
 FOLDS = 5

@@ -89,13 +89,14 @@ def _within(
 class Ranks:
     """Ranks of a board's M runs; every list has one entry per run, in the given order.
 
-    `sets` are the possible ranks: from 1 + the number of significantly better runs to M - the
-    number of significantly worse runs. With 95 % probability all of them are right. `shared` is the
-    displayed rank: the best rank of the set, but never better than the rank of a run with more
-    usable trips. `tiers` are letters. The best run opens tier A. The next tier is opened by the
-    first run whose set does not overlap with the set of the run that opened the tier before.
-    Exactly equal runs share rank and tier. `p_first` is the probability of first place; None with
-    too few cases. `better[i, j]` is True if run i is significantly better than run j.
+    `sets` are the possible ranks of each run. The best one is 1 + the number of significantly
+    better runs, the worst one M - the number of significantly worse runs. With 95 % probability all
+    sets are right. `shared` is the displayed rank: the best rank of the set, but never better than
+    the rank of a run with more usable trips. `tiers` are letters. The best run opens tier A. The
+    next tier is opened by the first run whose set does not overlap with the set of the run that
+    opened the tier before. Exactly equal runs share rank and tier. `p_first` is the probability of
+    first place; None with too few cases. `better[i, j]` is True if run i is significantly better
+    than run j.
     """
 
     shared: tuple[int, ...]

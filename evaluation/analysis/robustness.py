@@ -1,4 +1,4 @@
-"""Agreement of a board's order with the orders by other choices and in reruns (Kendall's tau).
+"""Robustness of a board's order against other choices and against reruns (Kendall's tau).
 
 The benchmark chose the metric, the threshold and the number of trips. The suite chose categories,
 kinds, origins and pairs. Reruns differ by chance.

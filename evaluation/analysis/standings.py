@@ -328,7 +328,7 @@ def _details(chains: Sequence[MeasuredChain], summary: Summary) -> dict[str, Any
 
 
 def _equal_jpeg_quality(chains: Sequence[MeasuredChain], number: int) -> float | None:
-    """Return the JPEG quality whose loss equals the loss after n trips, as the median of chains.
+    """Return the JPEG quality that loses as much as n trips, as the median over chains.
 
     None means that the loss is larger than at JPEG quality 1. A broken chain counts as such a loss.
     Interrupted chains are left out.

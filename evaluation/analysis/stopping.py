@@ -70,7 +70,8 @@ def may_stop(pair: str, suite: Suite) -> bool:
     - Identity pairs, which ask for no change, if the suite has global edits (of the whole image).
       Global edits are compared with the mean drift over all trips of identity pairs.
     - Pairs with several edits per trip: their images are compared with those of another pair.
-    - Pairs with a degradation: their first step calls no model, so stopping saves little.
+    - Pairs with a degradation: we make their first step without the model, so stopping saves
+      little.
     """
     changes, edit_pair = {suite_pair.change for suite_pair in suite.pairs}, suite.pair_by_slug[pair]
     return (

@@ -94,7 +94,7 @@ class Survival:
     def by_threshold(
         cls, chains: Sequence[ChainResult], events: Iterable[Sequence[Event]], trips: int
     ) -> list[Self]:
-        """Return the survival of played chains at each threshold, given their ends at it."""
+        """Return the survival of played chains at each threshold, given their ends for each."""
         weights = chain_weights(chains)
         categories = by_category(chains).values()
         number = {cause: index for index, cause in enumerate(CAUSES)}

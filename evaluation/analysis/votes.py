@@ -285,7 +285,7 @@ def fit(ballots: Ballots, weights: Floats, models: int) -> Floats:
 
 
 def win_chances(strength: Floats, ballots: Ballots) -> Floats:
-    """Return the probability that each pair's first image wins; NaN if it compares no models."""
+    """Return the probability that each pair's first image wins; NaN if it does not show two models."""
     compared = (ballots.first >= 0) & (ballots.second >= 0)
     chances = np.full(len(ballots), np.nan)
     gap = strength[ballots.first[compared]] - strength[ballots.second[compared]]
@@ -347,7 +347,8 @@ def agreement_among_people(ballots: Ballots, weights: Floats) -> Share | None:
 def agreement_with_others(ballots: Ballots, weights: Floats) -> Floats:
     """Return for each vote the weighted share of other voters who chose the same image.
 
-    NaN without other voters. "Cannot say" is ignored, as are the voter's own repeated answers.
+    The share is NaN without other voters. "Cannot say" is ignored, as are the voter's own repeated
+    answers.
     """
     shares = np.full(len(ballots), np.nan)
     chose = ballots.answer != 0
@@ -407,7 +408,7 @@ def unusable_threshold(retention: Floats, ballots: Ballots, weights: Floats) -> 
 def _logistic_midpoint(x: Floats, yes: Floats, weights: Floats) -> float:
     """Return the midpoint of a logistic curve; NaN if the curve falls.
 
-    Newton's method is written out because an interval takes hundreds of fits of two numbers, for
+    Newton's method is written out because an interval takes hundreds of fits of two parameters, for
     which a library's solver is too slow.
     """
     centre = float(weights @ x / weights.sum()) if weights.sum() > 0 else math.nan
@@ -458,7 +459,7 @@ class UsableTripsByVotes:
 def usable_trips_by_votes(
     judged_chains: Sequence[JudgedChain], weights: Mapping[int, float], trips: int
 ) -> UsableTripsByVotes | None:
-    """Return the usable trips of a model's chains according to votes; None without weighted votes.
+    """Return the usable trips of a model's chains according to votes; None if no vote has weight.
 
     Intervals allow for the choice of images, edits and voters: the variance between resampled
     voters is added to the usual variance of usable trips (evaluation.analysis.covariance).

@@ -1,8 +1,8 @@
 """Cold audits: before any trip, the model must remove an object that we drew into the source.
 
-An endpoint that stores images cannot have stored this answer, so it must edit. The loss of this one
-edit is compared with the loss of the chain in three trips (docs/method.md). The drawing is varied
-at random, by the run's secret, so that it differs from every public drawing.
+An endpoint that cheats with stored images cannot have stored this answer, so it must edit. The loss
+of this one edit is compared with the loss of the chain in three trips (docs/method.md). The drawing
+is varied at random, by the run's secret, so that it differs from every public drawing.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ from evaluation.metrics.overall import Overall
 
 Values = npt.NDArray[np.float32]
 
-#: Marks are searched in copies of this size (longer side), because detail does not matter.
+#: We look for marks in copies of this size (longer side), because detail does not matter.
 SIDE = 256
-#: A mark is searched within this distance of where it was painted, as a share of SIDE.
+#: We look for a mark within this distance of where it was painted, as a share of SIDE.
 MAX_SHIFT = 0.03
 #: Retention is measured by the first of these metrics that runs here.
 METRICS = ("lpips", "ssim")
@@ -135,8 +135,8 @@ def changed_elsewhere(
 ) -> float | None:
     """Return the headline metric's distance outside the edit's footprint.
 
-    None if the edit has no footprint (it changes the whole image or was not made), or if the
-    headline does not run.
+    Returns None if the edit has no footprint (it changes the whole image or was not made), or if
+    the headline does not run.
     """
     region = footprint(before.decoded, edited.decoded, pair)
     overall = scorer.metrics.get(HEADLINE)

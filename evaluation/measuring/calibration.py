@@ -40,7 +40,7 @@ class Calibration:
 def retention(distance: float | None, blank: float | None) -> float | None:
     """Return 1 - d / d(blank card): 1 is identical, 0 is no better than a blank card.
 
-    None if the metric was not run, or if the source is itself a blank card.
+    Returns None if the metric was not run, or if the source is itself a blank card.
     """
     if distance is None or blank is None or blank < FLAT:
         return None
@@ -63,7 +63,8 @@ def jpeg_saves(source: Image.Image) -> Iterator[Image.Image]:
 def jpeg_equivalent(distance: float | None, ladder: Mapping[int, float]) -> float | None:
     """Return the JPEG quality whose loss equals `distance`.
 
-    100 means no loss; 0 means a larger loss than at any quality. None if the metric was not run.
+    100 means no loss; 0 means a larger loss than at any quality. Returns None if the metric was not
+    run.
     """
     from scipy.optimize import isotonic_regression
 

@@ -169,7 +169,7 @@ def _share(answer: Values, truth: Values, untouched: Values) -> float:
 
 def _local(before: Image.Image, after: Image.Image) -> ChangeSeen:
     images = unaligned(before, after)
-    # Correcting global changes only reduces differences, so it is skipped if they are small.
+    # Correcting global changes only reduces differences, so small ones need no correction.
     if _top(images.blocks) < TOP:
         return _judge_blocks(images)
     images = equally_sharp(registered(images))

@@ -32,7 +32,7 @@ MAX_BITS = 32
 
 @dataclass(frozen=True)
 class Sign:
-    """One suspicious answer: the kind of sign and its position in the chain."""
+    """One suspicious answer: the kind of sign and the answer's position in the chain."""
 
     name: str
     number: int

@@ -31,7 +31,7 @@ BLOCK = 2 * 2**20
 
 
 def batch_size(metrics: Iterable[Metric], size: tuple[int, int]) -> int:
-    """Return the number of images of this size measured at a time."""
+    """Return the number of images of this size to measure at a time."""
     if is_large(size):
         return LARGE_BATCH
     networks = (metric for metric in metrics if isinstance(metric, NetworkMetric))
@@ -113,9 +113,10 @@ def _processors() -> int:
 def return_freed_memory() -> bool:
     """Return freed memory to the system now, and large blocks as soon as they are freed.
 
-    Returns False if the C library cannot do this. Otherwise, glibc keeps freed blocks between small
-    blocks still in use, so a process that measured one large image would stay at its peak size. The
-    call costs a few per cent of time, so only processes that meet large images make it.
+    Returns False if the C library cannot do this. Without this call, glibc keeps freed blocks
+    between small blocks still in use, so a process that measured one large image would stay at its
+    peak size. This setting costs a few per cent of time, so only processes that meet large images
+    make the call.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -113,7 +113,7 @@ class Object(Part):
         return worst_window(self._distance(changed, *tables), OBJECT_SIDE, change.shape)
 
     def within(self, changes: Mapping[int, Floats], prepared: Any, region: Mask) -> float:
-        """Return the distance of a region of patches instead of the worst window's."""
+        """Return the distance of a region of patches, not of the worst window."""
         tables = (changes[OBJECT_LAYER], *self._tables(prepared))
         return float(self._distance(*(table[region].mean() for table in tables)))
 
@@ -145,7 +145,7 @@ class Shape(Part):
         return worst_window(np.maximum(changed - harmless, 0), CONTOUR_SIDE, change.shape)
 
     def within(self, changes: Mapping[int, Floats], prepared: Any, region: Mask) -> float:
-        """Return the distance of a region of patches instead of the worst window's."""
+        """Return the distance of a region of patches, not of the worst window."""
         tables = (changes[SHAPE_LAYER], from_json(prepared["floor"]))
         changed, harmless = (float(table[region].mean()) for table in tables)
         return max(0.0, changed - harmless)

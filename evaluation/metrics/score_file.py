@@ -229,7 +229,10 @@ def _direction(line: str, metric: str, values: Mapping[str, Any]) -> bool:
 
 
 def place_values(score_file: ScoreFile, chains: Iterable[ChainImages]) -> None:
-    """Add the values to their chains. Raises ScoreFileError if the run lacks an image."""
+    """Add the values to their chains.
+
+    Raises ScoreFileError if the run lacks an image, or if two rows contradict each other.
+    """
     by_key: dict[Key, list[tuple[ChainImages, int]]] = {}
     for chain in chains:
         for number, digest in enumerate((chain.source, *chain.restored)):

@@ -35,7 +35,8 @@ LAB_SIDE = 128
 ROWS = 64
 # Fine detail: the standard deviations of two blurs, for an image with this longer side.
 BANDS_SIDE, FINE, COARSE = 512, 0.7, 1.4
-# Registration: the largest and smallest side of the copies it compares, and the side of its blocks.
+# Registration (alignment): the largest and smallest side of the compared copies, the side of
+# blocks.
 SIDE, MIN_SIDE, BLOCK = 256, 16, 16
 # A warp is applied if it leaves less than this share of the difference between the images.
 LARGEST_REMAINDER = 0.9

