@@ -125,7 +125,9 @@ def test_no_admin_can_let_a_contributed_run_rank(client, admin_client, suite, pa
     assert run.review.cleared
     assert not run.is_ranked
     assert not run.standings.filter(rank__isnull=False).exists()
-    assert "It is shown and never ranked." in client.get(run.get_absolute_url()).content.decode()
+    assert (
+        "The run is shown and never ranked." in client.get(run.get_absolute_url()).content.decode()
+    )
     assert admin_client.get("/admin/leaderboard/contributedrun/").status_code == 200
     assert (
         admin_client.get(f"/admin/leaderboard/contributedrun/{row.pk}/change/").status_code == 200
