@@ -173,12 +173,12 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "played",
         lambda row: row.run.played,
-        "How the model’s edits were made. Run here: with its weights on our worker, or by a vendor’s "
-        "public API under our key. Submitted endpoint: by an endpoint that its submitter hosts. "
-        "Recomputed: made elsewhere; we computed the numbers from the images. Reported: numbers by "
-        "others that we did not reproduce. Only the first two are ranked. The small print names the "
-        "API format and the sizes of the images: sent at 1,024 means at most 1,024 × 1,024 pixels; "
-        "returned at 1,024 means that this is the most common longest side.",
+        "How the model’s edits were made. Run here: by the model’s weights on our worker, or by a "
+        "vendor’s public API under our key. Submitted endpoint: by an endpoint that its submitter "
+        "hosts. Recomputed: elsewhere, but we computed the numbers from the images. Reported: "
+        "elsewhere, and we did not reproduce the numbers. Only the first two are ranked. The small "
+        "print has the API format and the image sizes: “sent at 1,024 px” means at most 1,024 × 1,024 "
+        "pixels, “returned at” the most common longest side.",
         in_api=True,
         type=Played,
         label="Played",
@@ -195,7 +195,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "size_sent",
         lambda row: row.filters.suite.size,
-        "Size of the images sent: 1024 means at most 1024 × 1024 pixels in any aspect ratio.",
+        "Size of the images sent: 1024 means at most 1024 × 1024 pixels in all, in any aspect ratio.",
         in_api=True,
         type=int,
     ),

@@ -180,7 +180,7 @@ def retention_finding(curves: Sequence[Curve], trips: int) -> str:
 
 
 def retention_table(curves: Sequence[Curve], trips: int, first: str = "Model") -> Table:
-    """Return the retention of each curve at the trips of `ticks`."""
+    """Return the retention of each curve at the trips that tables show (`ticks`)."""
     numbers = ticks(trips)
     rows = [[curve.name, *(_cell(curve, number) for number in numbers)] for curve in curves]
     return trips_table(first, numbers, rows)

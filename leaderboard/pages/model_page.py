@@ -153,7 +153,7 @@ def lifetime_sentence(results: RunResults) -> str:
 
 
 def damage(results: RunResults) -> list[dict[str, Any]]:
-    """Return a row for each trip of `ticks`: retention, equal JPEG, and each metric's value."""
+    """Return a row for each trip that pages show: retention, JPEG, and each metric's value."""
     curve, jpeg = results.standing.curve, results.standing.details.get("jpeg", {})
     rows = []
     for number in ticks(results.trips):

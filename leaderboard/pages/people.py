@@ -338,7 +338,7 @@ class AnsweredQuestion:
         if self.role == Vote.Role.GOLD:
             right = is_right(self.question.gold, self.answer)
             verdict = "you were right" if right else "the other answer is right"
-            return f"This question was a check with a known answer: {verdict}."
+            return f"This question was a test with a known answer: {verdict}."
         if self.repeated_answer is None:
             return ""
         how = "the same way" if self.repeated_answer == self.answer else "differently"

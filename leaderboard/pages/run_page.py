@@ -111,7 +111,7 @@ CURVE_SIZE = (300, 100)
 
 NOW = {
     RunState.QUEUED: "Waiting for a worker.",
-    RunState.PLAYING: "Edits are being made, many chains at once if the model allows it.",
+    RunState.PLAYING: "Edits are being made, in many chains at the same time if the model allows it.",
     RunState.SCORING: "All edits are made. The restored images are being scored.",
     RunState.PAUSED: "Paused. Finished trips are kept.",
     RunState.FINISHED: "Finished: every chain is played and scored.",

@@ -61,9 +61,9 @@ class Jpeg:
         """The caption below the JPEG."""
         saved = f"The source saved once as JPEG, quality {self.quality}"
         if self.equivalent < JPEG_QUALITIES[0]:
-            return f"{saved}, the lowest: even that keeps more"
+            return f"{saved}, the lowest: this JPEG still keeps more"
         if self.equivalent > JPEG_QUALITIES[-1]:
-            return f"{saved}: that loses more"
+            return f"{saved}: this JPEG loses more"
         return f"{saved}: the same loss"
 
 

@@ -37,7 +37,7 @@ def test_the_floor_is_played_by_workers_shown_on_the_page_and_never_ranked(
     own.refresh_from_db()
     assert (floor.state, floor.current, own.current) == ("finished", False, True)
     page = client.get(own.editing_model.get_absolute_url()).content.decode()
-    assert "The floor of Small autoencoder" in page
+    assert "Without any edit: the autoencoder of Small autoencoder alone" in page
     assert "The model’s autoencoder alone, without any edit, keeps an image usable for" in page
     assert floor.get_absolute_url() in page
     assert not floor.standings.filter(rank__isnull=False).exists()

@@ -275,7 +275,7 @@ def test_names_are_revealed_only_after_the_session(board, browser):
     page = browser.client.get(session["done"]).content.decode()
     assert "Beech" in page or "Cedar" in page or "Alder" in page
     assert "You could not say." in page
-    assert "This question was a check with a known answer" in page
+    assert "This question was a test with a known answer" in page
     assert "You were asked twice" in page
     assert "Thank you: 10 questions answered, one of them twice" in page
     assert "You are the first to answer this question." in page
