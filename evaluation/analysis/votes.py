@@ -285,7 +285,7 @@ def fit(ballots: Ballots, weights: Floats, models: int) -> Floats:
 
 
 def win_chances(strength: Floats, ballots: Ballots) -> Floats:
-    """Return the probability that each pair's first image wins; NaN if it does not show two models."""
+    """Return the probability that each pair's first image wins; NaN if it shows no two models."""
     compared = (ballots.first >= 0) & (ballots.second >= 0)
     chances = np.full(len(ballots), np.nan)
     gap = strength[ballots.first[compared]] - strength[ballots.second[compared]]
