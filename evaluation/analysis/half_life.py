@@ -37,7 +37,7 @@ class Summary:
     `usable_trips` is None if nothing was measured. `half_life` is the time in trips by which half
     of the cases have ended: 0 if half ended before an image was restored, None if more than half
     last for all `trips` ("> N"). If chains were stopped because their result was known, `auc` is
-    None, and `curve` is None from the first trip that one of these did not play.
+    None, and `curve` is None from the first trip that one of these chains did not play.
 
     Lists have one value for each n = 0..N. `curve` is the mean retention, `survival` the share of
     cases still usable, `usable_by_trip` the usable trips within the first n trips. `incidence` is

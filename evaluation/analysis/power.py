@@ -79,7 +79,7 @@ class Power:
     """The difference in usable trips that 80 % of boards detect, for the two usual spreads.
 
     `models_alike` is for the small spread of a model's own factors, `models_differ` for the large
-    one. None if the suite has too few images or pairs, or if no difference is large enough.
+    one. Each is None if the suite has too few images or pairs, or if no difference is large enough.
     """
 
     models_alike: float | None

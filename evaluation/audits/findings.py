@@ -54,7 +54,8 @@ MAX_TOUCH_LOSS = 0.3
 #: than by several edits.
 MIN_SUSPICIOUS_LOSS = 0.02
 #: In a cold audit, one edit of an unknown image may lose at most this much more than three trips of
-#: its chain. No honest editor loses more by one edit than by six (docs/method.md).
+#: its chain. No honest editor loses more by one edit than by the six edits of three
+#: trips (docs/method.md).
 MAX_COLD_GAP = 0.02
 #: Cold audits are judged from this number on, in all cases or in one category.
 MIN_COLD_AUDITS = 3
@@ -147,7 +148,7 @@ def changed_elsewhere(
 
 
 def _retentions(scorer: Scorer, source: Image.Image, images: list[Image.Image]) -> list[float]:
-    """Return the retention of the images after the first, which is the blank card."""
+    """Return the retention of all images but the first, which is the blank card."""
     name = next((name for name in METRICS if name in scorer.metrics), None)
     if name is None:
         scorer, name = Scorer(["ssim"]), "ssim"

@@ -1,10 +1,10 @@
-"""Half-lives of the suites' images under the reference editors that add noise.
+"""Half-lives of the suites' images under reference editors (simple programs) that add noise.
 
     python -m evaluation.benchmarks.reference_editors --suites portraits --images 5
 
 These editors are the scale of the board: on every suite of N trips, four of them should have
-half-lives of about N/10, N/4, N/2 and N. The benchmark fails if they are not within a factor of two.
-Suites of one trip are not checked.
+half-lives of about N/10, N/4, N/2 and N. The benchmark fails if one differs from this by more than
+a factor of two. Suites of one trip are not checked.
 """
 
 from __future__ import annotations

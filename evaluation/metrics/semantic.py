@@ -13,7 +13,8 @@ from evaluation.metrics.networks.base import FeatureMetric, as_tensor, cosine_di
 from evaluation.torch_compat import fix_torchvision
 from evaluation.weights.base import UNREADABLE
 
-# OpenAI's file is a TorchScript archive, which can run code when loaded; only this file is trusted.
+# OpenAI's file is a TorchScript archive, which can run code when loaded. We trust only the file
+# with this hash.
 OPENAI_SHA256 = "b8cca3fd41ae0c99ba7e8951adf17d267cdb84cd88be6f7c2e0eca1737a03836"
 
 
