@@ -33,7 +33,7 @@ def peak() -> int:
 
 
 def measure() -> dict[str, int]:
-    """Return the peak memory after each step, with all metrics and witnesses.
+    """Return the peak memory after each step, with all metrics and witnesses (checks of edits).
 
     The source has a face. There are as many trips as a score job scores together.
     """

@@ -14,7 +14,7 @@ from leaderboard.testing import factories
 
 #: Metrics that need no weights and little time.
 QUICK = ["psnr", "ssim"]
-#: The witness that needs no network.
+#: The witness (a program that checks edits) that needs no network.
 QUICK_WITNESSES = ["geometry"]
 Made = TypeVar("Made")
 

@@ -47,7 +47,7 @@ class Entry:
     paper_name: str
     model: Json
     run: Json | None
-    #: Runs of experiments on the suite.
+    #: The model's runs in experiments on the suite, each with other settings.
     arms: Sequence[Json]
     estimate: Estimate
     source: Source = field(repr=False)
@@ -268,7 +268,7 @@ def _usable_by_ssim(comparison: Comparison) -> Table:
 
 
 def banana100(comparison: Comparison) -> list[Table]:
-    """Compare the paper's verdict on each no-reference metric with our counts."""
+    """Compare the paper's verdict on each no-reference metric with the cases counted here."""
     facts, trips = comparison.facts, comparison.suite.trips
     quality = [(entry, _quality(entry, trips)) for entry in comparison.measured]
     verdicts = []

@@ -1,4 +1,4 @@
-"""Play the zoo of tricks and honest editors, and write the table of their results.
+"""Play the zoo of tricks (cheating editors) and honest editors, and write the tables of results.
 
 `python -m evaluation.testing.zoo.tables [NAME ...]` updates the tables of the methodology page, or
 only the named rows.
@@ -46,7 +46,7 @@ def suite() -> Suite:
     return dataclasses.replace(smoke, trips=TRIPS, cases=tuple(cases))
 
 
-#: The witnesses that every machine can run.
+#: The witnesses (programs that check edits) that every machine can run.
 WITNESS_NAMES = tuple(name for name in WITNESSES if name not in ("clip", "judge"))
 
 
@@ -81,7 +81,7 @@ class Zoo:
         return {"name": name, **self.play(HONEST[name]())}
 
     def play(self, editor: Editor) -> dict[str, Any]:
-        """Play an editor; return its usable trips, its half-life and the findings of its audits."""
+        """Play an editor; return its usable trips, half-life, and findings of audits for cheating."""
         with tempfile.TemporaryDirectory() as folder:
             run = RunFolder.create(
                 Path(folder) / "run", self.suite, editor="x", options={}, secret=SECRET
