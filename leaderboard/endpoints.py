@@ -17,7 +17,7 @@ from evaluation.net.client import HttpClient
 from leaderboard.models import SecurityEvent, Submission, Use
 from leaderboard.visitors import network_of
 
-#: Time limit of a DNS lookup. If the result is hidden, a check always takes this long.
+#: Time limit of a DNS lookup. A check whose reason is hidden from visitors always takes this long.
 LOOKUP_SECONDS = 3.0
 
 

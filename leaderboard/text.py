@@ -48,7 +48,7 @@ MAX_DEPTH = 20
 
 
 def secret_names(value: Any, depth: int = 0) -> list[str]:
-    """Return the names at any depth of a structure that suggest a secret."""
+    """Return the names that suggest a secret, at any depth of a structure."""
     if depth > MAX_DEPTH:
         return ["something nested too deeply"]
     if isinstance(value, dict):

@@ -156,7 +156,7 @@ class SourceImageAdmin(CurationActions, ExportMixin, HistoryAdmin):
 
 
 PREVIEW_SIZE = 384
-#: Fitting images shown at first; a link shows all.
+#: The number of fitting images shown at first; a link shows all of them.
 FIRST_SHOWN = 10
 #: Large enough to detect an image that equals its mirror image.
 SYMMETRY_SIZE = 128

@@ -184,7 +184,7 @@ def unseen_cases(suite: CoreSuite, until: float = math.inf) -> list[CoreCase]:
 def _is_seen(
     editor: Editor, source: EncodedImage, pair: CorePair, annotations: Annotations
 ) -> bool:
-    """Return False if the edit is judged as not made. Global edits always count as seen."""
+    """Return False if the edit is too small to be seen. Global edits always count as seen."""
     try:
         edited = editor.send(source, pair.forward, 1, EditContext(annotations=annotations)).image
     except EditorError:

@@ -185,8 +185,8 @@ def store(file: ExperimentFile) -> Experiment:
     """
     if file.trips or file.cases or file.limit:
         raise ExperimentError(
-            "trips, cases and limit work only in the shell; here, freeze a suite of these cases "
-            "and set `suite` to it"
+            "trips, cases and limit work only with `convergebench experiment`; here, freeze a "
+            "suite of these cases and set `suite` to it"
         )
     suite = find_suite(file.suite, Suite.objects.playable().defer("definition"))
     if suite is None:

@@ -67,7 +67,7 @@ class ChainRows:
 
     @cached_property
     def inner(self) -> dict[int, list[StoredImage | None]]:
-        """The answers to the inner steps, by trip."""
+        """The answers to the steps between the first and the last, by trip."""
         by_trip: dict[int, list[StoredImage | None]] = defaultdict(list)
         steps: Iterable[TripStep] = self.chain.steps.select_related("image")
         for step in sorted(steps, key=lambda step: (step.number, step.place)):
@@ -97,7 +97,8 @@ class DatabaseScores(ScoreStore):
         self.suite = run.suite.core
         arm = run.core_arm
         self._pairs = {slug: arm.reworded(pair) for slug, pair in self.suite.pair_by_slug.items()}
-        #: The calibrations that this job has stored: by hash of the source's pixels, then by metric.
+        #: Cached features of the sources that this job has calibrated: by hash of the source's pixels,
+        #: then by metric.
         self._calibrated: dict[str, dict[str, Mapping[str, Any]]] = {}
 
     def played_trips(self, chain: Chain) -> PlayedTrips:

@@ -67,7 +67,7 @@ def score(run_id: int, *, linger: bool = True) -> None:
 
 
 class ScoreJob:
-    """One job that scores a run; each write checks that `token` still holds the lease."""
+    """One job that scores a run; each write checks that `token` still has its claim."""
 
     def __init__(self, run: Run, token: UUID) -> None:
         self.run, self.token = run, token

@@ -585,7 +585,7 @@ class Migration(migrations.Migration):
                 ('p_first_here', models.FloatField(null=True)),
                 ('curve', models.JSONField(default=dict, help_text='Mean retention for n = 0..N: {"mean", "low", "high"}.')),
                 ('counts', models.JSONField(default=dict)),
-                ('details', models.JSONField(default=dict, help_text='Scope all only: dynamics, JPEG equivalent, extremes.')),
+                ('details', models.JSONField(default=dict, help_text='Only in the scope all: dynamics, JPEG equivalent, extremes.')),
                 ('method_version', models.CharField(max_length=20)),
                 ('computed_at', models.DateTimeField(auto_now=True)),
                 ('metric', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='standings', to='leaderboard.metricversion')),

@@ -79,7 +79,7 @@ class ChainQuerySet(models.QuerySet["Chain"]):
     def free_slots(self, editing_model: EditingModel) -> int:
         """Return how many more chains of this model may be played at once.
 
-        Counts over all runs and workers: a chain has at most one call in flight.
+        Counts the chains in flight over all runs and workers: each has at most one call in flight.
         """
         busy = Chain.objects.in_flight().filter(run__editing_model__in=editing_model.peers).count()
         return max(0, editing_model.max_in_flight - busy)

@@ -31,7 +31,7 @@ class AlteredImage(FileNotFoundError):
 
 class StoredImageManager(models.Manager["StoredImage"]):
     def get_or_store(self, image: EncodedImage) -> StoredImage:
-        """Return the row of this image; its bytes are stored before the row exists."""
+        """Return the row of this image; a new row is added after its bytes are stored."""
         if self.filter(pk=image.sha256).update(created_at=Now()):
             return self.get(pk=image.sha256)
         row = self.write_bytes(image)
@@ -127,7 +127,7 @@ class StoredImage(models.Model):
             return EncodedImage.from_bytes(file.read()).decoded
 
     def write_thumbnail(self, image: EncodedImage | None = None) -> None:
-        """Store the thumbnail if it does not exist; pass `image` if it is decoded already."""
+        """Store the thumbnail if it does not exist; `image` avoids reading the image again."""
         if not default_storage.exists(self.thumbnail_name):
             write(self.thumbnail_name, thumbnail((image or self.read()).decoded))
 

@@ -65,7 +65,7 @@ class ChainState(models.TextChoices):
 
 
 class Outcome(models.TextChoices):
-    """The end of a chain. The model causes every outcome except REGULAR_ENDS and LOST."""
+    """The reason why a chain ended. The model causes every outcome except REGULAR_ENDS and LOST."""
 
     COMPLETED = "completed", "Completed"
     KNOWN = "known", "Stopped: result known"
@@ -145,7 +145,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return shown.filter(suite__sealed=False)
 
     def withdrawn(self) -> RunQuerySet:
-        """Return runs that are no longer public; their pages state the date."""
+        """Return runs that are no longer public; their pages state the date of withdrawal."""
         hidden = Q(published=False) | Q(editing_model__status=EditingModel.Status.HIDDEN)
         return self.filter(hidden, withdrawn_at__isnull=False, suite__sealed=False)
 
@@ -159,7 +159,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return rows.update(published=True, withdrawn_at=None)
 
     def withdraw(self) -> int:
-        """Remove these runs from the board; their pages state the date."""
+        """Remove these runs from the board; their pages state the date of withdrawal."""
         return self.filter(published=True).update(published=False, withdrawn_at=Now())
 
     def on_the_board(self) -> RunQuerySet:
@@ -254,7 +254,7 @@ class Run(models.Model):
     token = models.UUIDField(null=True, editable=False)
     lease_until = models.DateTimeField(null=True, editable=False)
 
-    #: End of the model's first run on this suite; set by the board.
+    #: When the model's first run on this suite ended; set by the board.
     added_at: datetime | None = None
     #: The endpoint's API format, and the most common longest side of its images; set by the board.
     contract: str | None = None
@@ -304,7 +304,7 @@ class Run(models.Model):
         return [self.secret, *self.earlier_secrets]
 
     def replace_secret(self) -> None:
-        """Set a new secret for chains played from now on; keep the published one."""
+        """Set a new secret for chains played from now on; keep the published secret."""
         self.earlier_secrets, self.secret = self.secrets, new_secret()
         self.save(update_fields=["secret", "earlier_secrets"])
 

@@ -131,7 +131,7 @@ class Standing(models.Model):
     )
     counts = models.JSONField(default=dict)
     details = models.JSONField(
-        default=dict, help_text="Scope all only: dynamics, JPEG equivalent, extremes."
+        default=dict, help_text="Only in the scope all: dynamics, JPEG equivalent, extremes."
     )
     method_version = models.CharField(max_length=20)
     computed_at = models.DateTimeField(auto_now=True)

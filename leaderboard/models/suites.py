@@ -236,7 +236,9 @@ class EditPair(models.Model):
         needs_operator = self.change in (self.Change.EXACT, self.Change.OPERATOR)
         if needs_operator != bool(self.operator):
             raise ValidationError(
-                {"operator": "Required for exact and operator changes; leave it empty for others."}
+                {
+                    "operator": "Required for exact and operator changes; leave it empty for other changes."
+                }
             )
         try:
             self.as_core().cycle  # noqa: B018, raises if the shape is invalid
@@ -267,7 +269,7 @@ SELF_TEST = "smoke"
 
 class SuiteQuerySet(models.QuerySet["Suite"]):
     def frozen(self) -> SuiteQuerySet:
-        """Return frozen suites whose images may be shown; `sealed` returns the others."""
+        """Return frozen suites whose images may be shown; `sealed` returns the other frozen ones."""
         return self.filter(status=Suite.Status.FROZEN, sealed=False)
 
     def sealed(self) -> SuiteQuerySet:

@@ -202,7 +202,7 @@ class PeopleStanding(models.Model):
 
     `share` is the share of pairs that the run wins against other models of its suite. A human
     half-life of None is beyond the suite's trips if `usable_trips` is set, else unknown.
-    `has_interval` is True if these two have bounds.
+    `has_interval` is True if the half-life and the usable trips have bounds.
     """
 
     run = models.OneToOneField(Run, models.CASCADE, related_name="people")

@@ -1,7 +1,7 @@
 """Wait for the site, then print its address.
 
-`python -m leaderboard.operation.announcing ADDRESS [LINE …]`. It does not import Django, which
-would slow down the first page.
+`python -m leaderboard.operation.announcing ADDRESS [LINE …]`. This module does not import
+Django, which would slow down the first page.
 """
 
 from __future__ import annotations

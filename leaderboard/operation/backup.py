@@ -78,7 +78,7 @@ def backup(out: Path, images: Path | None = None) -> ImageCounts:
 
 
 def restore(folder: Path, images: Path | None = None, *, force: bool = False) -> ImageCounts:
-    """Restore a backup into this site's database and storage, and migrate it.
+    """Restore a backup into this site's database and storage, and migrate the database.
 
     Raises BackupError if the backup is incomplete or of a newer version, or if the database is not
     empty and `force` is False. A replaced database is kept until the new one can be read.
@@ -119,7 +119,7 @@ def restore(folder: Path, images: Path | None = None, *, force: bool = False) ->
 
 
 def _checked_dump(folder: Path) -> Path:
-    """Return the dump of a valid backup. Raises BackupError if it is not valid for this site."""
+    """Return the dump of a valid backup. Raises BackupError if the site cannot use it."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         vendor, stated = about["database"], about["sha256"]

@@ -16,7 +16,7 @@ class Command(BaseCommand):
     help = "Issue an API token for submissions. It is printed once and not stored."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("holder", help="The person or organisation that uses it.")
+        parser.add_argument("holder", help="The person or organisation that uses the token.")
         parser.add_argument("email", help="The contact e-mail address for the submissions.")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -32,10 +32,10 @@ class Command(BaseCommand):
             "--suite", required=True, help="The suite: smoke, or smoke-v2 for one version."
         )
         parser.add_argument(
-            "--budget-calls", type=int, help="Pause the run before it makes more calls."
+            "--budget-calls", type=int, help="Pause the run before it makes more calls than this."
         )
         parser.add_argument(
-            "--budget-usd", type=Decimal, help="Pause the run before it spends more."
+            "--budget-usd", type=Decimal, help="Pause the run before it spends more than this."
         )
         parser.add_argument(
             "--stop-after",

@@ -131,5 +131,5 @@ def test_the_command_reads_a_file_and_prints_its_estimate(tmp_path):
     with pytest.raises(CommandError, match="an experiment wording already exists"):
         call_command("start_experiment", str(file))
     file.write_text(file.read_text() + "trips: 1\n")
-    with pytest.raises(CommandError, match="work only in the shell"):
+    with pytest.raises(CommandError, match="work only with `convergebench experiment`"):
         call_command("start_experiment", str(file))
