@@ -17,7 +17,7 @@ from PIL import Image
 
 from evaluation.images import fit
 
-# The largest side of a block in pixels, and the least number of blocks along the shorter side.
+# The largest side of a block in pixels, and the smallest number of blocks along the shorter side.
 BLOCK, BLOCKS = 32, 16
 # An image with this longer side is processed at half its size, an image twice as large at a
 # quarter. This is four times as fast, and changes the means of blocks hardly at all.
@@ -58,7 +58,7 @@ FLOW_MIN_GAIN = 0.001
 FLOW_BLUR = 1.5 / 512
 # The largest distance over which a warp may move colours.
 FLOW_REACH = 1 / 32
-# Smaller images are too small to detect a warp.
+# If the longer side is below this, the image is too small to detect a warp.
 FLOW_MIN_SIDE = 64
 
 

@@ -212,7 +212,7 @@ class Arm(BaseModel):
         return self.prompts.get(pair, (forward, backward))
 
     def measured_pair(self, pair: EditPair) -> EditPair:
-        """Return the pair that the measures use: for a floor, a pair without an edit."""
+        """Return the pair that the measures use: with `floor`, a pair without an edit."""
         return replace(pair, change="none", operator="", object="") if self.floor else pair
 
     def reworded(self, pair: EditPair) -> EditPair:

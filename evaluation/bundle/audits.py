@@ -65,7 +65,7 @@ class _Audits:
         lines = self.document.audits
         for raw, line in zip(self.bundle.raw["audits"], lines, strict=True):
             yield digest_check(line.name, raw)
-        if len(self.secrets) == 1:  # with several secrets, `_find_secret` does this
+        if len(self.secrets) == 1:  # with several secrets, `_find_secret` checks each audit
             stated = sorted([line.case, line.repeat, line.number, line.kind] for line in lines)
             yield compared("run", "planned audits", stated, self._planned(stated))
         for line in lines:
@@ -135,7 +135,7 @@ class _Audits:
         yield compared(line.name, "finding", line.finding, computed, REGISTERED)
 
     def _conclusions(self) -> Iterator[Check]:
-        """Check that the run's medians and flags follow from the stated findings."""
+        """Check that the run's medians and flags (reasons for review) follow from the findings."""
         run = self.document.run
         first = [chain.trips[0] for chain in self.document.chains if chain.trips]
         edits_made = [

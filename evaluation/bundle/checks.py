@@ -20,7 +20,7 @@ NO_IMAGES = "no images in the bundle"
 EXACT = (1e-9, 1e-9)
 CLASSICAL = (1e-6, 1e-9)
 NETWORK = (1e-3, 1e-5)
-# Used if either side was computed in half precision on a GPU.
+# Used if the stated or the recomputed score was computed in half precision on a GPU.
 HALF = (1e-2, HALF_TOLERANCE)
 # Witnesses (automatic checks of whether an edit was made) are networks. The amounts that they see
 # are stored with five digits.

@@ -475,7 +475,10 @@ class Verification:
 
     @cached_property
     def _network_tolerance(self) -> tuple[float, float]:
-        """The tolerance of scores by networks, larger if either side used half precision."""
+        """The tolerance of scores by networks.
+
+        It is larger if the run or this machine used half precision.
+        """
         scoring = self.document.run.provenance.get("scoring")
         devices = str(scoring.get("devices", "") if isinstance(scoring, dict) else "")
         here = (row["precision"] for row in self.scorer.provenance()["metrics"].values())

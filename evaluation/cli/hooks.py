@@ -127,7 +127,7 @@ def flat_results(results: Mapping[str, MetricResult] | None) -> dict[str, float]
 
 
 class WandbHook:
-    """A run at Weights & Biases, configured by WANDB_PROJECT, WANDB_MODE, …"""
+    """A hook that logs to Weights & Biases, configured by WANDB_PROJECT, WANDB_MODE, …"""
 
     def __init__(self) -> None:
         import wandb
@@ -159,7 +159,7 @@ class WandbHook:
 
 
 class MlflowHook:
-    """A run at MLflow, configured by MLFLOW_TRACKING_URI, …"""
+    """A hook that logs to MLflow, configured by MLFLOW_TRACKING_URI, …"""
 
     def __init__(self) -> None:
         import mlflow
@@ -203,7 +203,7 @@ HOOKS: dict[str, Callable[[], Hook]] = {"wandb": WandbHook, "mlflow": MlflowHook
 
 @dataclass
 class FunctionHook:
-    """A function that is called after every trip."""
+    """A hook that calls a function after every trip."""
 
     on_trip: TripFunction
 

@@ -19,7 +19,7 @@ from evaluation.errors import first_error
 #: Free areas. A drawing stands on the lower edge of a floor, surface or water box, or hangs in the
 #: middle of a wall or sky box. It may cover the whole box.
 AREAS = ("floor", "wall", "sky", "surface", "water")
-#: Cropping drops a box if less than this share of it is left.
+#: Cropping drops a box if less than this share of the box is left.
 KEPT_SHARE = 0.5
 #: Coordinates are rounded to so many decimals (a twentieth of a pixel at 4K), so that all
 #: machines agree.
@@ -46,7 +46,7 @@ def _left_first(
     return eyes
 
 
-#: In fractions of the image, 0 to 1.
+#: A coordinate in fractions of the image, 0 to 1.
 Fraction = Annotated[float, Strict(), Field(ge=0, le=1), AfterValidator(_rounded)]
 Point: TypeAlias = tuple[Fraction, Fraction]  # x, y
 #: Left, top, right, bottom.

@@ -20,7 +20,7 @@ from evaluation.errors import UserFacingError
 MAX_RATIO = 100
 #: Entries up to this many bytes may have any ratio.
 RATIO_FROM = 2**20
-#: The average bytes of an entry in the central directory: 46 and its name.
+#: The accepted average size of an entry in the central directory: 46 bytes and a name.
 ENTRY_BYTES = 256
 #: The records at the end of a zip file: the end of the central directory, and its 64-bit variant.
 END = struct.Struct("<4s4H2LH")

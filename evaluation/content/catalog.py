@@ -232,7 +232,7 @@ def _read(filename: str, kind: type[Row]) -> Iterator[Row]:
 
 
 def _rows(filename: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the location of each row, for messages, and its fields."""
+    """Yield each row: its location, which messages name, and its fields."""
     path = folder() / filename
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))

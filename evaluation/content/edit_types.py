@@ -54,7 +54,7 @@ HARD_TYPE = 0.7
 def difficulty(pair: EditPair) -> int:
     """Return the expected difficulty of a pair, from 1 to 5.
 
-    It is the DIFFICULTY of its reversibility, plus 1 for a type that often fails.
+    That is the DIFFICULTY of the pair's reversibility, plus 1 if edits of its type often fail.
     """
     kind = TYPES.get(pair.type)
     often_fails = kind is not None and kind.success is not None and kind.success < HARD_TYPE

@@ -238,7 +238,7 @@ def _possible_cases(
 def _required(
     draft: Draft, possible: Mapping[Stratum, Sequence[Case]]
 ) -> dict[Stratum, list[Case]]:
-    """Choose a few cases that contain every required image and pair."""
+    """Choose a few cases that together contain every required image and pair."""
     cases = [(stratum, case) for stratum, rows in possible.items() for case in rows]
     wanted = {*(("image", slug) for slug in draft.must_images)}
     wanted |= {("pair", slug) for slug in draft.must_pairs}

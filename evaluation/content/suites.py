@@ -128,7 +128,7 @@ class EditPair:
     object: Text = ""
     source_text: Text = ""  # for CLIP's direction score
     target_text: Text = ""
-    kinds: tuple[Text, ...] = ()  # the kinds of images it fits; empty = all
+    kinds: tuple[Text, ...] = ()  # the kinds of images that the pair fits; empty = all
     absent: tuple[Text, ...] = ()  # labels that an image must not have
     present: tuple[Text, ...] = ()  # labels that an image must have, all of them
     place: Text = ""  # the place of the edit, see evaluation.content.placement; empty = anywhere
@@ -273,7 +273,7 @@ Playable: TypeAlias = Annotated[EditPair, AfterValidator(_playable)]
 
 @dataclass(frozen=True)
 class Suite:
-    """A frozen list of cases with the number of trips and the working size."""
+    """A frozen (unchangeable) list of cases, with the number of trips and the working size."""
 
     slug: Slug
     version: Annotated[int, Strict(), Field(ge=1, le=1_000_000)]

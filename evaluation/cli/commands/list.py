@@ -109,7 +109,7 @@ def _list_suites(as_json: bool) -> None:
 
 
 def _list_options(name: str, as_json: bool) -> None:
-    """List the options of one editor, with the values of its row."""
+    """List the options of one editor, with their values in editing_models.json."""
     factory, preset = find_factory(name)
     options, about = editor_options(factory, preset), inspect.getdoc(factory) or name
     if as_json:

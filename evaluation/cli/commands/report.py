@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--eval-results",
         metavar="DATASET",
-        help="print one run as a .eval_results file of Hugging Face; DATASET is the suite's data set "
-        "there",
+        help="print one run as a .eval_results file of Hugging Face; DATASET is the suite's data "
+        "set there",
     )
     parser.add_argument(
         "--json", action="store_true", help="print the report's location and the ranks as JSON"
@@ -125,7 +125,7 @@ def write_report(folders: Sequence[RunFolder], scores: Sequence[RunScores], out:
 
 
 def _scores(folders: Sequence[RunFolder], metrics: str | None) -> Iterator[RunScores]:
-    """Yield the scores of each run. Score runs first that have chains without scores."""
+    """Yield the scores of each run. Runs that have chains without scores are scored first."""
     scorer: Scorer | None = None
     for folder in folders:
         scores = read_scores(folder)

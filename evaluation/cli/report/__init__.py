@@ -124,7 +124,7 @@ class Report:
 
     @property
     def semantic(self) -> str | None:
-        """The first semantic metric with results for every run."""
+        """The first semantic metric (of contents, not pixels) with results for every run."""
         return next((name for name in semantic_metrics() if name in self.placings), None)
 
     @property
@@ -268,7 +268,7 @@ class Report:
 
 
 def _with_unique_names(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
-    """Number runs that have the same name."""
+    """Append a number to the names of runs that have the same name."""
     names: dict[str, int] = {}
     renamed = []
     for run in runs:
