@@ -42,8 +42,8 @@ class StandingOut(StandingNumbers, Schema):
     metric_version: str = Field(alias="metric.version")
     weights_sha256: str = Field(alias="metric.weights_sha256")
     rank: int | None = Field(description="Models that cannot be distinguished share a rank.")
-    rank_low: int | None
-    rank_high: int | None
+    rank_low: int | None = Field(description="The best possible rank.")
+    rank_high: int | None = Field(description="The worst possible rank.")
     tier: str | None = Field(
         description="Class letter. A class begins with its best model and includes the following "
         "models while their possible ranks overlap with those of the best one."
@@ -100,7 +100,9 @@ class BoardRowOut(BoardColumns):
     standing: StandingOut | None = Field(
         description="The results by the metric; null: the metric was not run."
     )
-    semantic: StandingOut | None
+    semantic: StandingOut | None = Field(
+        description="The results by a metric that compares meaning; null: none was run."
+    )
 
 
 class BoardOut(Schema):
@@ -134,7 +136,7 @@ class ImageOut(Schema):
     width: int
     height: int
     thumbnail: Url = Field(alias="thumbnail_url")
-    copy_url: Url = Field(description="Re-encoded without loss, in canonical form.")
+    copy_url: Url = Field(description="Re-encoded without loss as upright 8-bit sRGB.")
     original: Url = Field(
         alias="original_url",
         description="The bytes as the model returned them, or for a source as the suite has them.",
@@ -197,8 +199,9 @@ class RunOut(Schema):
     )
     cold_gap: float | None = Field(
         alias="review.cold_gap",
-        description="Before any trip, an audit draws an object into the source; the model must "
-        "remove it. Median LPIPS loss of this one edit, minus the chain's loss after three trips.",
+        description="Before any trip, an audit draws an object into the source, and the model "
+        "must remove this object. Median LPIPS loss of this one edit, minus the chain's loss after "
+        "three trips.",
     )
     changed_elsewhere: float | None = Field(
         alias="review.changed_elsewhere",

@@ -139,7 +139,7 @@ def accept(form: ContributionForm, address: str | None) -> ContributedRun:
 
 
 def withdraw(contribution: ContributedRun) -> None:
-    """Withdraw a run: hide it, and delete its file and the contributor's addresses."""
+    """Withdraw a run: hide it, and delete its file and the contributor's e-mail and IP address."""
     with transaction.atomic():
         row = ContributedRun.objects.select_for_update().get(pk=contribution.pk)
         if row.state == State.WITHDRAWN:

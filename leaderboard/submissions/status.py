@@ -139,7 +139,7 @@ def estimate(submission: Submission) -> Estimate:
     return model.estimate_on(submission.suite)
 
 
-#: Added to the cost if chains may be stopped early.
+#: Added to the words on the cost if chains may be stopped early.
 FEWER = " Fewer if images wear out early: we stop editing an image soon after its result is known."
 
 
