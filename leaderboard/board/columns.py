@@ -175,8 +175,8 @@ COLUMNS: tuple[Column, ...] = (
         lambda row: row.run.played,
         "How the model’s edits were made. Run here: by the model’s weights on our worker, or by a "
         "vendor’s public API under our key. Submitted endpoint: by an endpoint that its submitter "
-        "hosts. Recomputed: elsewhere, but we computed the numbers from the images. Reported: "
-        "elsewhere, and we did not reproduce the numbers. Only the first two are ranked. The small "
+        "hosts. Recomputed: elsewhere, but we computed all scores from the images. Reported: "
+        "elsewhere, and we did not reproduce all scores. Only the first two are ranked. The small "
         "print has the API format and the image sizes: “sent at 1,024 px” means at most 1,024 × 1,024 "
         "pixels, “returned at” the most common longest side.",
         in_api=True,
