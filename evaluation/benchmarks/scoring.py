@@ -228,7 +228,7 @@ def main() -> None:
     print(
         f"scoring a {options.trips}-trip chain, {options.side} px: {before / after:.1f}x faster "
         f"than scikit-image + lpips + DINOv2 ({before:.1f} s -> {after:.1f} s, "
-        f"equal to {max(difference, 1e-9):.0e}), with {', '.join(warm.metrics)}"
+        f"values equal within {max(difference, 1e-9):.0e}), with {', '.join(warm.metrics)}"
     )
     peak = seconds_at_peak(options.side)
     print(

@@ -203,6 +203,6 @@ def is_large(size: tuple[int, int]) -> bool:
 def finite(metric: Metric, distances: Sequence[float]) -> list[Loss]:
     """Return the distances as losses >= 0. Raises MetricError for NaN or infinity."""
     if not all(map(math.isfinite, distances)):
-        raise MetricError(f"{metric.label} returned a value that is not a number")
+        raise MetricError(f"{metric.label} returned a value that is not a finite number")
     # Rounding can give -1e-8 for two equal images.
     return [Loss(max(0.0, float(distance))) for distance in distances]

@@ -143,13 +143,13 @@ def _check_fields(line: str, names: Iterable[str]) -> None:
     given = set(names)
     if unknown := given - FIELDS:
         raise ScoreFileError(
-            f"{line}: there is no field {str(min(unknown, key=str))[:40]!r}; the fields are "
+            f"{line}: the field {str(min(unknown, key=str))[:40]!r} is unknown; fields are "
             f"{', '.join(sorted(FIELDS))}"
         )
     if missing := {"metric", "value", "version"} - given:
         raise ScoreFileError(f"{line}: the field {min(missing)} is missing")
     if "sha256" not in given and not {"case", "trip"} <= given:
-        raise ScoreFileError(f"{line}: name images by sha256, or by case and trip")
+        raise ScoreFileError(f"{line}: a row must name its image by sha256, or by case and trip")
 
 
 def _image(line: str, values: Mapping[str, Any]) -> Key:
@@ -182,7 +182,8 @@ def _metric(line: str, values: Mapping[str, Any]) -> str:
         )
     if name in METRICS or name == WORN:
         raise ScoreFileError(
-            f"{line}, metric: {name} is computed here; choose another name, such as {name}-pyiqa"
+            f"{line}, metric: ConvergeBench computes {name} itself; choose another name for your "
+            f"values, such as {name}-pyiqa"
         )
     return name
 
@@ -218,7 +219,7 @@ def _direction(line: str, metric: str, values: Mapping[str, Any]) -> bool:
     scale = value_scale(metric, {"higher_is_better": words[stated]})
     if scale is None:
         raise ScoreFileError(
-            f"{line}, higher_is_better: state whether {metric} is better when higher"
+            f"{line}, higher_is_better: state whether higher values of {metric} are better"
         )
     if words[stated] not in (None, scale.higher_is_better):
         raise ScoreFileError(

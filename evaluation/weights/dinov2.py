@@ -64,7 +64,7 @@ class Dinov2Small(FromWheel):
 
     @property
     def remedy(self) -> str:
-        return f"{super().remedy}, or {HUB_FILE} of {HUB} on the hub"
+        return f"{super().remedy}, or {HUB_FILE} of {HUB} on the Hugging Face hub"
 
     def _write(self, target: Path, file: Path | None, progress: Progress) -> None:
         if file:

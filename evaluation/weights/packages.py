@@ -252,7 +252,8 @@ class Clip(Weights):
     def remedy(self) -> str:
         return (
             f"Set CLIP_WEIGHTS to a local file (OpenAI's ViT-L-14.pt, or {self.hub_file} of "
-            f"{self.hub}), or run `convergebench weights clip` if the hub can be reached"
+            f"{self.hub}), or run `convergebench weights clip` if the Hugging Face hub "
+            "can be reached"
         )
 
     @property

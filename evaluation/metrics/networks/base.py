@@ -107,7 +107,7 @@ class NetworkMetric(DirectMetric):
             else:
                 width, height = images[part.start].size
                 raise MetricError(
-                    f"not enough memory for {self.label} of {width} x {height} pixels"
+                    f"not enough memory for {self.label} on an image of {width} x {height} pixels"
                 )
         return results
 

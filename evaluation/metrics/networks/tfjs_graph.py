@@ -300,7 +300,7 @@ def _slice(a: _Attributes, values: Any, begin: Any, end: Any, step: Any) -> Any:
     """Return a strided slice of a shape, the only supported use."""
     whole_begin, whole_end = a.int("begin_mask"), a.int("end_mask")
     if values.dim() != 1:
-        raise GraphError("slices of anything but a shape are not supported")
+        raise GraphError("only slices of shapes are supported")
     first = None if whole_begin & 1 else int(begin[0])
     last = None if whole_end & 1 else int(end[0])
     part = values[first : last : int(step[0])]

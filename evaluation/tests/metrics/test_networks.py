@@ -106,7 +106,9 @@ def test_features_computed_on_the_gpu_move_to_the_cpu():
 )
 def test_a_cpu_without_memory_for_one_image_reports_it(error):
     metric = Hungry("cpu", {"cpu": 0}, error)
-    with pytest.raises(MetricError, match="not enough memory for hungry of 1 x 8 pixels"):
+    with pytest.raises(
+        MetricError, match="not enough memory for hungry on an image of 1 x 8 pixels"
+    ):
         metric.prepare(IMAGES[0])
 
 
