@@ -358,9 +358,9 @@ class Run(models.Model):
         if not self.published:
             return "Finished, not public yet"
         if self.arm_digest:
-            return "Published as an arm of an experiment, which is never ranked"
+            return "Published, not ranked: an arm of an experiment (one way to play the suite)"
         if self.editing_model.is_reference:
-            return "Published as a reference editor, which is never ranked"
+            return "Published as a reference editor, not ranked: a program with known behaviour"
         if self.source != self.Source.OURS:
             return "Published, not ranked: played elsewhere"
         if reason := self.unranked_reason:
