@@ -35,8 +35,8 @@ add a hat, remove the hat. convergebench plays round trips, compares the
 restored images with the source, and reports half-lives."""
 EPILOG = """\
 a first run, without a key or a GPU:
-  convergebench weights                              fetch what the metrics need, once
-  convergebench run --editor jpeg --suite smoke      play, score and report in jpeg-smoke
+  convergebench weights                              fetch the networks of the metrics, once
+  convergebench run --editor jpeg --suite smoke      make the edits, score, report: in jpeg-smoke/
 the same step by step:
   convergebench run --play-only --editor jpeg --suite smoke
   convergebench score jpeg-smoke                     score every trip

@@ -447,7 +447,7 @@ class Migration(migrations.Migration):
                 ('marks_kept', models.FloatField(editable=False, help_text="Median share of an audit's painted mark that was kept.", null=True)),
                 ('loss_under_audit', models.FloatField(editable=False, help_text="Median loss after an audit's harmless alteration.", null=True)),
                 ('cold_gap', models.FloatField(editable=False, help_text='How much more one edit of an unseen image loses than three trips of its chain: the median difference.', null=True)),
-                ('changed_elsewhere', models.FloatField(editable=False, help_text="Median share changed outside the edited region.", null=True)),
+                ('changed_elsewhere', models.FloatField(editable=False, help_text="Median change outside the edited region by one edit, measured by the headline metric.", null=True)),
             ],
         ),
         migrations.CreateModel(

@@ -466,7 +466,10 @@ class RunReview(models.Model):
         "the median difference.",
     )
     changed_elsewhere = models.FloatField(
-        null=True, editable=False, help_text="Median share changed outside the edited region."
+        null=True,
+        editable=False,
+        help_text="Median change outside the edited region by one edit, measured by the headline "
+        "metric.",
     )
 
     #: The fields above that are medians of the audits.
