@@ -8,7 +8,7 @@ DEFAULT_THRESHOLD = 0.5
 THRESHOLDS = (0.25, 0.5, 0.75)
 
 #: Everyday names of the thresholds, chosen for the headline metric and used for every metric.
-NAMES = {0.25: "heavily damaged", 0.5: "clearly damaged", 0.75: "slightly worn"}
+NAMES = {0.25: "unusable", 0.5: "clearly damaged", 0.75: "slightly worn"}
 
 
 def named(threshold: float = DEFAULT_THRESHOLD) -> str:
@@ -22,7 +22,7 @@ def state(retention: float) -> str:
 
 
 def other_names() -> str:
-    """Return the names of all thresholds except the default: "slightly worn or heavily damaged"."""
+    """Return the names of all thresholds except the default: "slightly worn or unusable"."""
     *first, last = (named(n) for n in sorted(THRESHOLDS, reverse=True) if n != DEFAULT_THRESHOLD)
     return f"{', '.join(first)} or {last}"
 
@@ -33,5 +33,5 @@ def fraction(threshold: float = DEFAULT_THRESHOLD) -> str:
 
 
 def life(threshold: float = DEFAULT_THRESHOLD) -> str:
-    """Return the label of the time to a threshold: "Half-life" or "Trips to heavily damaged"."""
+    """Return the label of the time to a threshold: "Half-life" or "Trips to unusable"."""
     return "Half-life" if threshold == 0.5 else f"Trips to {named(threshold)}"

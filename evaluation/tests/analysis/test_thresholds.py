@@ -24,7 +24,7 @@ def test_the_default_is_one_of_the_thresholds_that_standings_have():
         (0.75, "as new"),
         (0.74, "slightly worn"),
         (0.49, "clearly damaged"),
-        (0.1, "heavily damaged"),
+        (0.1, "unusable"),
     ],
 )
 def test_an_image_has_the_name_of_the_lowest_threshold_that_it_is_below(kept, state):
@@ -34,7 +34,7 @@ def test_an_image_has_the_name_of_the_lowest_threshold_that_it_is_below(kept, st
 @pytest.mark.parametrize(
     ("threshold", "named", "life"),
     [
-        (0.25, "heavily damaged", "Trips to heavily damaged"),
+        (0.25, "unusable", "Trips to unusable"),
         (0.5, "clearly damaged", "Half-life"),
         (0.75, "slightly worn", "Trips to slightly worn"),
         (0.9, "below 90\u00a0%", "Trips to below 90\u00a0%"),
@@ -42,7 +42,7 @@ def test_an_image_has_the_name_of_the_lowest_threshold_that_it_is_below(kept, st
 )
 def test_thresholds_in_words(threshold, named, life):
     assert (thresholds.named(threshold), thresholds.life(threshold)) == (named, life)
-    assert thresholds.other_names() == "slightly worn or heavily damaged"
+    assert thresholds.other_names() == "slightly worn or unusable"
 
 
 def test_every_function_that_takes_a_threshold_has_the_one_default():

@@ -157,7 +157,7 @@ def test_the_methodology_begins_with_an_abstract_and_ends_with_the_mathematics(c
 def test_twelve_strips_show_every_state_and_two_missed_ones(client, settings):
     strips = texts.strips()
     assert len(strips) == 12
-    states = {"as new", "slightly worn", "clearly damaged", "heavily damaged"}
+    states = {"as new", "slightly worn", "clearly damaged", "unusable"}
     assert {strip["state"] for strip in strips} == states
     assert sum(strip["missed"] for strip in strips) == 2
     files = {strip[side]["file"] for strip in strips for side in ("before", "after")}
