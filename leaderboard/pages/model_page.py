@@ -44,7 +44,7 @@ from leaderboard.pages.strips import like_jpeg
 #: Plain descriptions of the regimes of a chain.
 REGIMES = {
     "idempotent": ("settles at once", "the first trip does nearly all of the damage"),
-    "contracting": ("settles", "each trip changes less than the one before"),
+    "contracting": ("settles", "each trip changes it less than the one before"),
     "wandering": ("wanders", "the trips change it as much as before, in changing directions"),
     "drifting": ("drifts", "the trips change it as much as before, always in one direction"),
     "undetermined": ("is unclear", "the trips are too few or too uneven"),

@@ -27,6 +27,7 @@ from leaderboard.models import StoredImage, UploadedChain, UploadedImage, Use
 from leaderboard.models.images import decoding
 from leaderboard.models.uploads import KEPT_FOR, MAX_IMAGE_PIXELS
 from leaderboard.pages.charts import Curve, retention_chart
+from leaderboard.pages.model_page import REGIMES
 from leaderboard.text import plain_text
 from leaderboard.views.site import noindex
 from leaderboard.visitors import client_address, limited, network_of
@@ -188,6 +189,7 @@ def _result_context(chain: UploadedChain) -> dict[str, Any]:
         "rows": rows,
         "labels": [metrics[name]["label"] for name in names],
         "dynamics": results["dynamics"],
+        "regime": REGIMES[results["dynamics"]["regime"]],
         "not_run": results["not_run"],
         "main": first,
         "one_trip": _one_trip_sentence(first) if first and trips == 1 else "",
