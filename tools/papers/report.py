@@ -163,10 +163,7 @@ def _abstract(board: Board) -> str:
     )
     leaders = [row for row in board.ranked if row["standing"]["rank"] == 1]
     if len(leaders) > 1:
-        text += (
-            f" {len(leaders)} models share the first rank, because their results do not differ "
-            "significantly."
-        )
+        text += f" {len(leaders)} models share the first rank: their results are indistinguishable."
     return text
 
 
@@ -191,8 +188,7 @@ def _suite(board: Board) -> list[Block]:
             f"{board.title} has {formatting.count(len(cases), 'case')}: "
             f"{formatting.count(len(images), 'source image')} and "
             f"{formatting.count(len(pairs), 'edit pair')}, each played for "
-            f"{formatting.count(board.trips, 'round trip')}. The suite is frozen: it cannot "
-            "change. Its content hash is"
+            f"{formatting.count(board.trips, 'round trip')}. It never changes; its hash is"
         ),
         Verbatim(board.suite["content_hash"]),
         tables.suite_table(definition),
@@ -203,10 +199,7 @@ def _methods(board: Board) -> list[Block]:
     label = formatting.metric_label(HEADLINE)
     lost = named(DEFAULT_THRESHOLD)
     return [
-        Paragraph(
-            f"All numbers were computed by method version {METHOD_VERSION}; versions are never "
-            "mixed."
-        ),
+        Paragraph(f"All numbers use method version {METHOD_VERSION}; versions are never mixed."),
         Points(
             [
                 "Chain: the source is sent with the forward prompt, the answer with the backward "
@@ -323,9 +316,9 @@ def _limits() -> list[Block]:
 def _citation(board: Board) -> list[Block]:
     return [
         Paragraph(
-            "Every run can be downloaded as a bundle with its images, its scores, and the secret "
-            "from which its seeds were derived. “convergebench verify” recomputes every number. "
-            "Cite the suite with its hash and the numbers with their date:"
+            "Every run can be downloaded as a bundle with its images and scores, from which "
+            "“convergebench verify” recomputes every number. Cite the suite with its hash, and "
+            "the numbers with their date:"
         ),
         Verbatim(_bibtex(board)),
     ]
