@@ -30,7 +30,7 @@ class RequestLimits:
 
     def __init__(self, get_response: View) -> None:
         self.get_response = get_response
-        # A long body occupies a thread while it arrives; the other threads stay free.
+        # A long body occupies a thread while it arrives. This keeps the other threads free.
         self._long_bodies = threading.BoundedSemaphore(settings.LONG_BODIES_AT_ONCE)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:

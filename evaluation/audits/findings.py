@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from PIL import Image
 
 from evaluation.alignment import registered, unaligned
 from evaluation.audits.cold import Cold
-from evaluation.audits.plan import Kind
+from evaluation.audits.plan import KIND_NAMES, Kind
 from evaluation.audits.touch import Touch
 from evaluation.content.suites import EditPair
 from evaluation.images import EncodedImage, blank_card, fit
@@ -228,41 +228,40 @@ def judge_audits(
     reasons, hints = [], []
     if share is not None and share < MIN_MARK_SHARE:
         reasons.append(
-            f"of marks that were painted on its own answers {share:.0%} came back: "
-            "it may return an image that it kept"
+            f"{share:.0%} of the marks that we painted on its answers came back: the model may "
+            "return stored images"
         )
     elif share is not None and share < 0.8:
-        hints.append(f"of marks that were painted on its own answers only {share:.0%} came back")
+        hints.append(f"only {share:.0%} of the marks that we painted on its answers came back")
     if loss is not None and loss > MAX_TOUCH_LOSS:
         reasons.append(
-            f"it loses {loss:.0%} of the image when its own answer is touched harmlessly: "
-            "it may read something that is hidden there"
+            f"a harmless alteration of its answer costs {loss:.0%} of the image: the model may "
+            "read data that it hid in the answer"
         )
     if touched and not reasons:
         by_touch, lost = median(f.loss for f in touched), median(f.lost for f in touched)
         if by_touch > max(MIN_SUSPICIOUS_LOSS, lost):
             reasons.append(
-                f"it loses {by_touch:.0%} of the image when its own answer is touched harmlessly, "
-                f"and {max(lost, 0):.0%} in all trips together when it is not"
+                f"an alteration of its answer costs {by_touch:.0%} of the image, but all unaltered "
+                f"trips together cost {max(lost, 0):.0%}"
             )
     if (large := _largest_gap(findings)) and large[0] > MAX_COLD_GAP:
         where = f" ({large[1]})" if large[1] else ""
         reasons.append(
-            f"one edit of an image that it had never seen{where} loses {large[0]:.0%} more of it "
-            "than three trips of its chain: it may return an image that it kept"
+            f"one edit of an image that is new to the model{where} loses {large[0]:.0%} more than "
+            "three trips of a chain: the model may return stored images"
         )
-    for kind in get_args(Kind):
+    for kind, kind_name in KIND_NAMES.items():
         count = silent.count(kind)
         if count >= max(MIN_UNANSWERED, sum(finding.kind == kind for finding in findings)):
             reasons.append(
-                f"it gave no image to {count} extra edits ({kind} audits) of chains in which it "
-                "made the same edit"
+                f"the model gave no image in {count} {kind_name} (extra requests), although it made "
+                "the same edits in the chains"
             )
     if len(edits_made) >= MIN_COVERED_CASES and sum(edits_made) < MIN_EDITS_MADE * len(edits_made):
         reasons.append(
-            f"in {len(edits_made) - sum(edits_made)} of {len(edits_made)} cases that a "
-            "witness looked at, "
-            "the edit does not show what was asked for"
+            f"in {len(edits_made) - sum(edits_made)} of {len(edits_made)} cases that a witness "
+            "judged, the edit does not show the requested thing"
         )
     verdict: Literal["clean", "review"] = "review" if reasons else "clean"
     return Audited(verdict, tuple(reasons), tuple(hints), share, loss, gap, changed)

@@ -21,6 +21,11 @@ from evaluation.errors import EditorError
 from evaluation.run_secret import derive_bytes, generator, shuffled
 
 Kind = Literal["cold", "mark", "fragility"]
+KIND_NAMES: dict[Kind, str] = {
+    "cold": "cold audits",
+    "mark": "audits with marks",
+    "fragility": "audits with harmless changes",
+}
 #: Touched answers are sent for this number of cases or for this share, whichever is more.
 LEAST = 12
 SHARE = 0.1

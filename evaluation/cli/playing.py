@@ -1,4 +1,4 @@
-"""Play an editor on a suite into a run folder, within limits; continue unfinished runs."""
+"""Play a suite with an editor, within limits, and save it in a run folder; continue such runs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Parse a share of the command line, such as "2/4". Raises ArgumentTypeError."""
+        """Parse a share given on the command line, such as "2/4". Raises ArgumentTypeError."""
         match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
         if not match or not 1 <= int(match[1]) <= int(match[2]):
             raise argparse.ArgumentTypeError(f"{text!r} is not a share like 1/4")

@@ -41,14 +41,14 @@ log = logging.getLogger(__name__)
 #: Honest models show a sign of cheating now and then. A sign that reaches both limits is a pattern.
 AT_LEAST_CHAINS = 2
 AT_LEAST_SHARE = 0.05
-#: An answer equal to its input counts as "change not seen" already, so it needs no hint.
+#: An answer equal to its input counts as "change not seen" already, so reviewers need no hint of it.
 SCORED_ANYWAY = frozenset({"returned its input"})
 
 
 def finish(
     store: ScoreStore, judge: Judge | None = None, stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Check edits of whole images, ask the judge if there is one, and compare orders of edits.
+    """Check edits of whole images, ask the judge, and compare pairs that differ in edit order.
 
     If `stop` interrupts the judge, a later call asks the remaining questions.
     """

@@ -33,7 +33,7 @@ Values = npt.NDArray[Any]
 
 #: The poor editor behind the tricks loses most of the detail at every edit.
 POOR_FACTOR = 0.3
-POOR = "the poor editor that the tricks disguise"
+POOR = "the poor editor"
 NOISY = "noise"
 
 
@@ -575,13 +575,13 @@ TRICKS: dict[str, Callable[[], Trick]] = {
     "keeps what it was sent, by likeness": NearCache,
     "knows the public images": KnowsImages,
     "blends the kept source in": Blends,
-    "does to the kept image what was done to its answer": CopiesTouches,
+    "repeats our alteration on the image that it stored": CopiesTouches,
     "the same, blended with a quarter of its own answer": lambda: CopiesTouches(share=0.75),
     "the same, jittered so that no bytes repeat": lambda: CopiesTouches(jitter=1.5),
     "the same, and refuses what it has not seen": RefusesUnseen,
     "a strategy for each category of edits": ByCategory,
     "refuses hard images": RefusesHard,
-    "drifts below the grain that is forgiven": BelowGrain,
+    "adds noise too faint to count as grain": BelowGrain,
     "looks the case up by its seed": SeedTable,
     "toggles a patch": TogglesPatch,
     "draws a red ball for everything": RedBall,

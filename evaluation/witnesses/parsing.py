@@ -47,7 +47,7 @@ class FaceParsing(AmountWitness):
     licence = "MIT; its training set, CelebAMask-HQ, is for research only"
     can = "glasses, hats, earrings and necklaces on an annotated face"
     cannot = (
-        "kinds of hats (headphones count as a hat); faces that are blurred, smaller than 80 "
+        "which kind of hat it is (even headphones count); faces that are blurred, smaller than 80 "
         "pixels or not annotated; glasses or hats on people who already wear them; crowns, "
         "earrings and necklaces are not certain enough to end a chain"
     )

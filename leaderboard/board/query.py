@@ -96,7 +96,7 @@ class BoardForm(forms.Form):
         )
 
     def offer_sorts(self, filters: BoardFilters) -> None:
-        """Offer each column once, and in reverse only if the rows are in that order now."""
+        """Offer each column once, and the present order too if it is a reversed one."""
         labels = {name: column.label_for(filters) for name, column in sort_columns().items()}
         if filters.sort.startswith("-"):
             labels[filters.sort] = f"{labels[filters.sort[1:]]}, reversed"
@@ -128,7 +128,7 @@ class BoardQuery:
     #: True if the requested suite does not exist. Then pages show another suite, and downloads an
     #: error.
     no_such_suite: bool = False
-    #: True if only self-tests, small suites that show that the site works, have results.
+    #: True if no suite has results except self-tests (small suites that show that the site works).
     only_self_test: bool = False
 
     @classmethod

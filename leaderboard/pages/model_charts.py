@@ -104,7 +104,7 @@ def endings_chart(results: RunResults) -> Chart | None:
     return Chart(
         id="endings",
         title=_endings_title(incidence, trips),
-        subtitle="Share of the chains ended so far, by cause; every category weighs the same. Above "
+        subtitle="Share of the chains ended so far, by cause. Every category of edits weighs the same. Above "
         "the coloured areas is the share still usable.",
         figure=_stacked(incidence, trips),
         table=trips_table(

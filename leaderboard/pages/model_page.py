@@ -343,7 +343,7 @@ def _dynamics_sentence(
     kept = (
         ""
         if limit is None
-        else f" After the last trip, {formatting.percent(max(0, limit))} of the image is kept."
+        else f" After the last trip, the median chain keeps {formatting.percent(max(0, limit))}."
     )
     if name == "undetermined":
         return f"Where chains end up is unclear: the trips are too few or too uneven.{kept}"

@@ -77,8 +77,8 @@ COUNT_INTERVAL = timedelta(minutes=5)
 #: Limits on rendering images of questions in advance: questions, and seconds. The worker has
 #: other jobs, so the remaining images are rendered after the next count.
 PREPARED_QUESTIONS, PREPARING_SECONDS = 1_200, 20.0
-#: Lower retentions by a part of the headline metric are raised to this, because unusable images
-#: hardly differ.
+#: The lowest retention by a part of the headline metric. Smaller values are raised to it, because
+#: unusable images hardly differ.
 MIN_RETENTION = 0.02
 #: Voters with a weight below this are reported as little trusted.
 TRUSTED_WEIGHT = 0.5

@@ -181,7 +181,7 @@ def _pairs(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
 
 
 def _types(suite: Suite) -> list[tuple[str, list[tuple[str, int]], list[str]]]:
-    """Return for each family the suite's edit types with counts, and its unused types."""
+    """Return for each family of edit types: those of the suite, with counts, and all others."""
     counts = Counter(row.get("type", "") for row in (suite.definition or {}).get("pairs", []))
     families = [
         (

@@ -10,7 +10,7 @@ from pathlib import Path
 from evaluation.cli.printing import CommandError, Output, echo, echo_json
 from evaluation.play.run_folder import PlayedChain, RunFolder
 
-HELP = "combine shares that several machines played into one run"
+HELP = "combine the shares of a run that several machines played"
 DESCRIPTION = """\
 Puts the chains of several run folders into a new one. They must be shares of one run:
 the same suite, editor, options and secret (`run --shard I/N --secret HEX`). A chain

@@ -23,7 +23,7 @@ from evaluation.records import TripMeasures
 from evaluation.testing.tricks import HONEST, TRICKS
 
 SMOKE = catalog.suite("smoke")
-COPIES = "does to the kept image what was done to its answer"
+COPIES = "repeats our alteration on the image that it stored"
 
 
 def cold_of(case, secret="secret"):
@@ -188,13 +188,13 @@ def test_an_honest_editor_loses_no_more_by_one_edit_than_by_six(name, gap):
 def test_a_stored_image_does_not_help_in_a_cold_audit(name, gap):
     audited = gap(TRICKS[name]())
     assert audited.verdict == "review"
-    assert "never seen" in audited.reasons[0]
+    assert "new to the model" in audited.reasons[0]
 
 
 def test_refusing_unknown_images_is_no_way_out(gap):
     audited = gap(TRICKS["the same, and refuses what it has not seen"]())
     assert audited.cold_gap is None
-    assert "gave no image to 4 extra edits" in audited.reasons[0]
+    assert "gave no image in 4 cold audits" in audited.reasons[0]
 
 
 def test_without_lpips_cold_audits_are_not_judged_and_a_hint_says_so(tmp_path):

@@ -172,7 +172,7 @@ def test_a_model_that_looks_up_its_answer_fails_when_that_answer_is_touched(scor
         found.append(find("fragility", touch, SOURCE, SOURCE, poor(touch.sent.decoded), scorer))
     audited = judge_audits(found)
     assert audited.verdict == "review"
-    assert "touched harmlessly" in audited.reasons[0]
+    assert "alteration of its answer" in audited.reasons[0]
 
 
 def test_other_changes_by_an_edit_are_measured_outside_its_footprint():
@@ -228,7 +228,7 @@ def test_only_the_median_audit_sets_a_run_to_review(findings, verdict):
 def test_a_run_whose_edits_show_something_else_is_set_to_review(made, verdict):
     audited = judge_audits([HONEST] * 6, made)
     assert audited.verdict == verdict
-    assert ("asked for" in " ".join(audited.reasons)) == (verdict == "review")
+    assert ("requested thing" in " ".join(audited.reasons)) == (verdict == "review")
 
 
 def test_partly_kept_marks_are_only_a_hint():

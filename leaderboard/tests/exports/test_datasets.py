@@ -50,7 +50,8 @@ def test_the_dataset_has_images_retention_preferences_and_licences(runs, tmp_pat
         better, worse = row["better"]["retention"], row["worse"]["retention"]
         assert all(better[metric] > worse[metric] for metric in better)
     assert json.loads((out / "runs.json").read_text())[str(runs[0].pk)]["metrics"]
-    assert "`preferences.jsonl` come\nfrom metrics" in (out / "README.md").read_text()
+    words = " ".join((out / "README.md").read_text().split())
+    assert "Preferences in `preferences.jsonl` come from metrics" in words
 
 
 def test_runs_that_are_not_public_are_not_exported(runs, tmp_path):

@@ -328,7 +328,7 @@ def test_a_model_with_a_memory_is_flagged_for_review_without_a_hint_by_a_person(
     assert (review.loss_under_audit or 0) < 0.3
     assert (review.cold_gap or 0) > 0.02
     assert len(review.flags) == 1
-    assert "never seen" in review.flags[0]["text"]
+    assert "new to the model" in review.flags[0]["text"]
     assert not run.is_ranked
     standing = run.standings.filter(metric__name="lpips", scope="all", threshold=0.5).first()
     assert standing is None or standing.usable_trips == TRIPS

@@ -156,7 +156,7 @@ def test_the_dynamics_read_as_a_sentence_with_the_final_retention():
     every = model_page.chain_dynamics(regimes(drifting=4))
     assert every["sentence"] == (
         "In every chain the image drifts: the trips change it as much as before, always in one "
-        "direction. After the last trip, 41\u00a0% of the image is kept."
+        "direction. After the last trip, the median chain keeps 41\u00a0%."
     )
     most = model_page.chain_dynamics(regimes(contracting=3, wandering=1, undetermined=9))
     assert most["sentence"].startswith("In 3 of 13 chains the image settles: each trip")
