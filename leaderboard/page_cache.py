@@ -112,8 +112,8 @@ def _key(request: HttpRequest, options: CacheOptions) -> str:
     # Views read only the last value of a repeated parameter, so the key contains only that value.
     values = [request.GET.get(name) for name in options.parameters] if request.GET else []
     # Parameters that the view does not read matter for one header only, which is sent to search
-    # engines if the URL has any parameter. The host is left out: pages link to the site by its configured name, and
-    # visitors can invent host names.
+    # engines if the URL has any parameter. The host is left out: pages link to the site by its
+    # configured name, and visitors can invent host names.
     parts = (__version__, options.stamp(), request.path, bool(request.GET), values)
     return f"page:{sha256(repr(parts).encode('utf-8', 'replace')).hexdigest()}"
 

@@ -56,7 +56,10 @@ class ImageNetClasses(AmountWitness):
     name, label, version = "imagenet", "ImageNet classes", "efficientnet-lite0-2"
     licence = "Apache-2.0"
     can = "things that have an ImageNet class, in the edited region"
-    cannot = "how many things there are; the difference between similar things, such as a red ball and a balloon"
+    cannot = (
+        "how many things there are; the difference between similar things, such as a red ball and "
+        "a balloon"
+    )
     weights = "imagenet"
     uses_metric = "imagenet"
     modules = ImageNet.modules

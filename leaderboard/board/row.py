@@ -21,9 +21,10 @@ from leaderboard.models import EditingModel, PeopleStanding, Run, Standing, Suit
 class BoardFilters:
     """Suite, metric and threshold of a board, and the filters on cases and models.
 
-    `scope` names the part of the suite, such as "category:objects". `weights` is "", "open" or "closed". `played` is a value of `Played` or "". `price` is the
-    highest price per edit in USD. `ranks` is "here" to rank only runs that were run here. `sort`
-    is the name of a column, with the prefix "-" if reversed.
+    `scope` names the part of the suite, such as "category:objects". `weights` is "", "open" or
+    "closed". `played` is a value of `Played` or "". `price` is the highest price per edit in USD.
+    `ranks` is "here" to rank only runs that were run here. `sort` is the name of a column, with the
+    prefix "-" if reversed.
     """
 
     suite: Suite

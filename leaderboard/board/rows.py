@@ -1,7 +1,8 @@
 """Rows of the board, for the page, the downloads and the API.
 
-A standing is what one metric says about a run: half-life, usable trips, rank. `query.BoardQuery` parses a URL into filters, and `board_rows(filters)` returns the rows. All
-numbers are read from stored standings.
+A standing is what one metric says about a run: half-life, usable trips, rank. `query.BoardQuery`
+parses a URL into filters, and `board_rows(filters)` returns the rows. All numbers are read from
+stored standings.
 """
 
 from __future__ import annotations

@@ -80,9 +80,9 @@ def start(
     """Create a run with all its chains, and queue it.
 
     `stop_after` defaults to the suite's value. Reference editors (programs with known behaviour)
-    play all trips by default: they cost nothing, and the charts need their full curves. An experiment's `arm` (the settings of its
-    runs) must be resolved already. Such a run is never ranked, so it has no audits (extra calls
-    that test for cheating).
+    play all trips by default: they cost nothing, and the charts need their full curves. An
+    experiment's `arm` (the settings of its runs) must be resolved already. Such a run is never
+    ranked, so it has no audits (extra calls that test for cheating).
     """
     if not suite.is_frozen:
         raise NotAllowed(f"{suite} is a draft; freeze it first.")

@@ -104,8 +104,8 @@ def endings_chart(results: RunResults) -> Chart | None:
     return Chart(
         id="endings",
         title=_endings_title(incidence, trips),
-        subtitle="Share of the chains ended so far, by cause. Every category of edits weighs the same. Above "
-        "the coloured areas is the share still usable.",
+        subtitle="Share of the chains ended so far, by cause. Every category of edits weighs the "
+        "same. Above the coloured areas is the share still usable.",
         figure=_stacked(incidence, trips),
         table=trips_table(
             "Ended because",

@@ -192,8 +192,8 @@ class SubmissionForm(EndpointForm):
     suite = SuiteChoiceField(
         queryset=Suite.objects.none(),
         empty_label=None,
-        help_text="Your endpoint gets one request for each edit, some that test for cheating, and a few more "
-        "if requests fail.",
+        help_text="Your endpoint gets one request for each edit, some that test for cheating, "
+        "and a few more if requests fail.",
     )
     idempotency_key = forms.UUIDField(widget=forms.HiddenInput)
     # A honeypot: people do not see the field, so they leave it empty.
