@@ -142,7 +142,8 @@ def refresh_ranks(suite: Suite) -> None:
         unranked = Standing.objects.filter(run__suite=suite, rank__isnull=False)
         unranked.exclude(run__in=runs).update(**dict.fromkeys(ALL_RANK_FIELDS), computed_at=now)
         groups: dict[tuple[int, float], dict[str, list[Standing]]] = defaultdict(dict)
-        standings = Standing.objects.filter(run__in=runs)
+        # P(first) is drawn at random and depends on the order of the runs.
+        standings = Standing.objects.filter(run__in=runs).order_by("run_id")
         for standing in standings.only(
             "run", "metric", "threshold", "scope", "usable_trips", *ALL_RANK_FIELDS
         ):

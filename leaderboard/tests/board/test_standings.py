@@ -131,6 +131,20 @@ def test_ranks_of_runs_here_equal_those_of_a_board_without_endpoints(client, sui
     assert alone == {name: found for name, found in here.items() if "here" in name}
 
 
+def test_ranks_do_not_depend_on_the_order_of_stored_rows(suite):
+    for name, each in {"one": 0.05, "two": 0.06, "three": 0.07}.items():
+        losing_run(suite, name, each, spread=0.2)
+    refresh_ranks(suite)
+    runs = list(suite.runs.order_by("pk"))
+    before = [place(run, RANK_FIELDS) for run in runs]
+    for standing in list(Standing.objects.filter(run=runs[0])):
+        Standing.objects.filter(pk=standing.pk).delete()
+        standing.pk = None
+        standing.save(force_insert=True)
+    refresh_ranks(suite)
+    assert [place(run, RANK_FIELDS) for run in runs] == before
+
+
 def test_the_note_on_ranking_matches_the_ranks(client, suite):
     fields = {
         Played.HERE: {},
