@@ -160,7 +160,7 @@ class Examples:
         source = self._source("astronaut")
         pair = next(pair for pair in catalog.edit_pairs() if pair.slug == "crown")
         lines = []
-        for editor, words in (("oracle", "follows"), ("noop", "does nothing")):
+        for editor, words in (("oracle", "follows the prompt"), ("noop", "does nothing")):
             answer = load_editor(editor).edit(EncodedImage.from_image(source), pair.forward, seed=0)
             verdict = change_seen(source, answer.image.decoded, pair)
             file = self._write(answer.image.decoded, f"astronaut-{editor}")

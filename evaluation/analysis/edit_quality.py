@@ -17,7 +17,7 @@ import numpy as np
 from evaluation.analysis.covariance import CONFIDENCE, Design, t_quantile
 from evaluation.analysis.events import BROKEN, Case, ChainResult
 
-#: The value of `thing` in evidence that is a judge's rating of an edit.
+#: Rows of evidence with this `thing` are a judge's rating of an edit.
 RUBRIC = "rubric"
 #: The highest rating.
 BEST = 1.0

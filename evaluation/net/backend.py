@@ -157,7 +157,7 @@ class Backend(httpcore2.NetworkBackend):
             sockets = list(self._sockets)
         for sock in sockets:
             # close() would not wake a thread that waits in recv(), and SSLSocket.shutdown() would
-            # remove the TLS state that this thread still uses.
+            # remove the TLS state that the waiting thread still uses.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
         self._lookups.shutdown(wait=False, cancel_futures=True)
@@ -200,7 +200,7 @@ class Stream(httpcore2.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore2.NetworkStream:
-        # Register the TLS socket before the handshake: it has taken over the file descriptor.
+        # Register the TLS socket, which has taken over the file descriptor, before the handshake.
         sock = ssl_context.wrap_socket(
             self._sock, server_hostname=server_hostname, do_handshake_on_connect=False
         )

@@ -130,8 +130,8 @@ class CocoDetector(AmountWitness):
     licence = "MIT"
     can = "that one of 80 kinds of everyday things was added"
     cannot = (
-        "that a thing is absent: it overlooked 13 of 21 drawn things, so it judges only what it "
-        "sees; in 1 of 19 cases it took a red ball for the requested thing"
+        "that a thing is absent: it overlooked 13 of 21 drawn things, so it gives a verdict only "
+        "if it sees the thing; in 1 of 19 cases it took a red ball for the requested thing"
     )
     weights = WEIGHTS
     modules = {"torch": "torch"}

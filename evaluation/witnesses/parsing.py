@@ -48,8 +48,8 @@ class FaceParsing(AmountWitness):
     can = "glasses, hats, earrings and necklaces on an annotated face"
     cannot = (
         "which kind of hat it is (even headphones count); faces that are blurred, smaller than 80 "
-        "pixels or not annotated; glasses or hats on people who already wear them; crowns, "
-        "earrings and necklaces are not certain enough to end a chain"
+        "pixels or not annotated; glasses or hats on people who already wear them. It sees "
+        "crowns, earrings and necklaces, but not reliably enough to end a chain"
     )
     weights = "face-parsing"
     modules = {"torch": "torch"}

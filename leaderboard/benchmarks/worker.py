@@ -3,8 +3,8 @@
 Real workers, with a database and a Valkey server of their own, play 64 chains against a local
 endpoint whose edits take 2 s, then 200 ms. Then two workers play 256 chains on PostgreSQL. As in
 any run, images are cleaned before they are sent, and there are audits (extra calls that test for
-cheating). On a machine without two idle processors the ratios say little, but the processor time
-of an edit still shows whether the overhead grew.
+cheating). Each duration is compared with an ideal one. Without two idle processors
+these ratios say little, but the processor time of an edit still shows whether the overhead grew.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from evaluation.testing.editing_server import EditingServer, noisy_turn
 CHAINS, TRIPS, SIZE = 64, 20, 64  # trips as in the suite `standard`
 #: Seconds of an edit: of a fast hosted model, and of the fastest one.
 REAL, FAST = 2.0, 0.2
-#: Limits of a run's duration divided by the ideal duration, by the seconds of an edit.
+#: For each duration of an edit in seconds: the limit of a run's duration over the ideal one.
 LIMITS = {REAL: 1.05, FAST: 1.3}
 MANY_CHAINS = 256
 IN_FLIGHT = 64  # as many as two processors can serve, with the endpoint and the database
@@ -139,7 +139,7 @@ class Played:
     latency: float
     chains: int
     edits: int
-    #: The edits of the chain with the most audits, which are made one after another.
+    #: The most calls of any chain, audits included. A chain's calls follow one another.
     longest: int
     in_flight: int
     seconds: float
@@ -235,7 +235,7 @@ def play(
             sys.exit(f"{server.most_in_flight} calls at once instead of {workers * each}")
         ended = max(call.started_at + timedelta(seconds=call.seconds) for call in run.ledger.all())
         seconds = (ended - run.started_at).total_seconds()
-    # The times of child processes count after these have ended, and include their start.
+    # A child process is counted only after its end, and its start-up is included.
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = sum(getattr(spent, part) - getattr(before, part) for part in CPU)
     in_flight = min(workers * each, chains)

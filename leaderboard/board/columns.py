@@ -128,8 +128,8 @@ def _half_life_bound(name: str) -> Callable[[BoardRow], float | None]:
 
 
 CLASS = (
-    "A class begins with its best model and includes the next models while their possible ranks "
-    "overlap with that model’s. Filters never change a class."
+    "Class A is the best model and the models after it, as long as their possible ranks overlap "
+    "with its own. The next model begins class B. Filters never change a class."
 )
 COLUMNS: tuple[Column, ...] = (
     Column("group", lambda row: row.group, "ranked, unranked or reference", in_api=True, type=str),
@@ -178,7 +178,7 @@ COLUMNS: tuple[Column, ...] = (
         "hosts. Recomputed: elsewhere, but we computed all scores from the images. Reported: "
         "elsewhere, and we did not reproduce all scores. Only the first two are ranked. The small "
         "print has the API format and the image sizes: “sent at 1,024 px” means at most 1,024 × 1,024 "
-        "pixels, “returned at” the most common longest side.",
+        "pixels; “returned at 1,024 px” means that the longest side of most answers was 1,024 pixels.",
         in_api=True,
         type=Played,
         label="Played",

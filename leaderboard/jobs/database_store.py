@@ -78,8 +78,8 @@ LONG_BLOCK_SECONDS = 60.0
 #: The shortest interval between two score jobs for new trips.
 SCORE_SECONDS = 2.0
 #: If the budget allows at most this many more rounds of parallel calls, the ledger is recounted
-#: before every call. Otherwise one recount a second suffices: unless edits take under 100 ms, the
-#: jobs of a run begin fewer calls in a second.
+#: before every call. Otherwise one recount a second suffices: within a second, the jobs of a run
+#: begin fewer calls than these rounds have, unless edits take under 100 ms.
 NEAR_ROUNDS = 10
 
 P = ParamSpec("P")

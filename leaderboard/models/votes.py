@@ -24,7 +24,7 @@ class Kind(models.TextChoices):
 
 
 def votable_runs() -> models.QuerySet[Run]:
-    """Return runs whose images may be voted on: public, finished, no published figures."""
+    """Return runs whose images may be voted on: public, finished, and not published by others."""
     return Run.objects.public().filter(state=RunState.FINISHED, suite__published_elsewhere=False)
 
 

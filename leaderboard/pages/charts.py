@@ -133,7 +133,7 @@ def retention_curves(curves: Sequence[Curve], trips: int) -> Figure:
             yaxis={
                 "title": {"text": "image kept (higher is better)"},
                 "tickformat": ".0%",
-                # Retention can be below 0, the retention of a blank card. The axis shows that a
+                # A blank card has a retention of 0, and a worse image is below 0. The axis shows that a
                 # value is below 0, but not how far.
                 "range": [max(-0.25, min(0, lowest)) - 0.03, 1.03],
             },

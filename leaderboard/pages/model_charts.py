@@ -53,7 +53,7 @@ def curves_chart(results: RunResults) -> Chart | None:
         subtitle="Share of the image kept after each round trip by each metric, averaged over the "
         "cases. "
         f"The band is the 95\u00a0% interval of {formatting.metric_label(results.metric)}. "
-        "0\u00a0% means no better than a blank card of the image’s mean colour.",
+        "A blank card of the image’s mean colour would keep about 0\u00a0%.",
         about=results.about,
         file_name=f"{results.run.editing_model.slug}-{results.run.suite.key}-{results.metric}-curves",
         first="Metric",

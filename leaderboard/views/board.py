@@ -251,7 +251,7 @@ def curves_chart(groups: Mapping[str, Sequence[BoardRow]], filters: BoardFilters
         title=finding if editing else f"Reference editors: {finding[:1].lower()}{finding[1:]}",
         subtitle=f"How much of the image is left after each round trip, by {label}; mean over "
         "cases with 95\u00a0% band. "
-        "0\u00a0%: no better than a blank card of the image’s mean colour.",
+        "A blank card of the image’s mean colour would keep about 0\u00a0%.",
         about=about(filters, [*models, *groups[REFERENCE]]),
         file_name=f"{filters.suite.key}-{filters.metric}-curves",
     )

@@ -165,7 +165,7 @@ def curves(rows: Sequence[BoardRow], filters: BoardFilters) -> Chart:
         filters.suite.trips,
         subtitle=f"Share kept ({formatting.metric_label(filters.metric)}), mean over cases with "
         "95\u00a0% band. "
-        "0\u00a0%: no better than a blank card of the image’s mean colour.",
+        "A blank card of the image’s mean colour would keep about 0\u00a0%.",
         about=f"{filters.suite}, by {formatting.metric_label(filters.metric)}",
         file_name="-".join(["compare", *(row.model.slug for row in rows), filters.suite.key]),
     )

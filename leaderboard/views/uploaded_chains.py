@@ -180,8 +180,8 @@ def _result_context(chain: UploadedChain) -> dict[str, Any]:
         trips,
         id="own",
         title=finding(metrics, names[0], trips) if first else "No metric could be run",
-        subtitle="Share of the image kept after each trip, one line for each metric. At "
-        "0 %, it is no better than a blank card of the source’s mean colour.",
+        subtitle="Share of the image kept after each trip, one line for each metric. A "
+        "blank card of the source’s mean colour would keep about 0\u00a0%.",
     )
     return {
         "chart": chart if curves else None,

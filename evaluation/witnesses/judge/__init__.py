@@ -189,7 +189,7 @@ class Judge(Witness):
 
     name: ClassVar[str] = "judge"
     label: ClassVar[str] = "the judge"
-    licence: ClassVar[str] = "that of the model"
+    licence: ClassVar[str] = "that of the vision-language model used"
     can: ClassVar[str] = "everything that a question can describe, if a judge is set up"
     cannot: ClassVar[str] = (
         "anything with certainty: its answers may vary, prefer the first image, or obey text in an "

@@ -21,8 +21,8 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", metavar="action", required=True)
         bundle = actions.add_parser(
             "bundle",
-            help="Write a finished run as one zip, which `convergebench verify` checks: suite, "
-            "prompts, versions, hashes, scores, images.",
+            help="Write a finished run as one zip with suite, prompts, versions, hashes, scores "
+            "and images. `convergebench verify` checks it.",
         )
         bundle.add_argument("run", type=int, help="The run's number.")
         bundle.add_argument("out", type=Path, nargs="?", help="Default: run-<number>.zip.")
