@@ -93,6 +93,26 @@ def test_a_source_and_its_restored_images_are_scored_and_shown(client, valkey):
     assert 0 < kept[0] < 1
 
 
+@pytest.mark.parametrize(
+    ("trips", "sentence"),
+    [
+        (3, "This <strong>is unclear</strong>: the trips are too few or too uneven."),
+        (6, "The image <strong>settles at once</strong>: the first trip does nearly all of the"),
+    ],
+)
+def test_the_page_says_whether_the_image_settles(client, valkey, trips, sentence):
+    source, *restored = worn(trips)
+    send(
+        client,
+        {f"back{n}.png": data for n, data in enumerate(restored)},
+        source=SimpleUploadedFile("zzz.png", source),
+    )
+    chain = UploadedChain.objects.get()
+    jobs.score_uploaded_chain(chain.pk)
+    page = " ".join(client.get(chain.get_absolute_url()).content.decode().split())
+    assert sentence in page
+
+
 def test_a_zip_with_named_images_is_understood(client, valkey):
     source, one, two = worn(2)
     names = ["I0_source.png", "I1_forward.png", "I1_backward.png", "I2_backward.png"]
